@@ -1,0 +1,67 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+SHELL := /bin/bash
+VENV := .venv
+PY := $(VENV)/bin/python
+UV := $(VENV)/bin/uv
+
+.PHONY: help demo test check install install-demo system format bench bench-ingest bench-sdk bench-judge faults openapi clean
+
+help: ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+system:
+	@bash deploy/system.sh
+
+$(VENV)/bin/uv: | system
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check uv
+
+install-demo: $(VENV)/bin/uv
+	@test -e $(VENV)/.server-done -a $(VENV)/.server-done -nt requirements/server.txt || \
+	  { echo "installing the server parts (about 330 MB to download) …" && \
+	    $(UV) pip install --python $(PY) --quiet --require-hashes -r requirements/server.txt && \
+	    $(UV) pip install --python $(PY) --quiet --no-deps -e . && touch $(VENV)/.server-done; }
+
+install: $(VENV)/bin/uv ## everything that developing and testing needs
+	@test -e $(VENV)/.dev-done -a $(VENV)/.dev-done -nt requirements/dev.txt || \
+	  { echo "installing server and test parts (about 400 MB to download) …" && \
+	    $(UV) pip install --python $(PY) --quiet --require-hashes -r requirements/dev.txt && \
+	    $(UV) pip install --python $(PY) --quiet --no-deps -e . && \
+	    touch $(VENV)/.dev-done $(VENV)/.server-done; }
+
+demo: install-demo ## start a server, run a RAG app through four phases, see which stage broke (ONCE=1 exits)
+	$(PY) -m stagewatch demo $(if $(ONCE),--once) $(ARGS)
+
+test: install ## all tests
+	@bash deploy/system.sh --browser
+	$(MAKE) --no-print-directory check
+	$(PY) -m pytest -q $(ARGS)
+
+check: install ## formatter, linter, types, import directions
+	$(VENV)/bin/ruff format --check --quiet .
+	$(VENV)/bin/ruff check --quiet .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+format: install ## format and mend what can be mended
+	$(VENV)/bin/ruff check --quiet --fix . ; $(VENV)/bin/ruff format --quiet .
+
+openapi: install ## write docs/openapi.json anew
+	$(PY) -m tests.support.openapi
+
+bench: bench-sdk bench-judge bench-ingest ## every benchmark; minutes, not for CI
+
+bench-ingest: install ## CPU a span through the collector, beside rotel
+	$(PY) bench/ingest.py $(ARGS)
+
+bench-sdk: install ## cost of the SDK on the calling thread
+	$(PY) bench/sdk.py $(ARGS)
+
+bench-judge: install ## the judges on labelled rows (needs ../shared/judge)
+	$(PY) bench/judge.py $(ARGS)
+
+faults: install ## the long run of kills and full disks
+	STAGEWATCH_TEST_KILLS=50 $(PY) -m pytest -q tests/fault $(ARGS)
+
+clean: ## forget the environment and the demo's data
+	rm -rf $(VENV) demo-data .stagewatch

@@ -1,0 +1,71 @@
+"""The first page's numbers, read in a handful of queries."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from stagewatch.api.views import summaries
+from stagewatch.core.store.client import Store
+from stagewatch.core.store.documents import list_documents
+from stagewatch.core.store.turns import TurnFilter, count_turns, list_turns
+from stagewatch.scorer.calibration_state import uncalibrated_metrics
+from stagewatch.scorer.estimate import mean_estimate
+
+_VERDICTS = """
+SELECT passed, inclusion, stage FROM diagnoses FINAL
+WHERE project = {project:String} AND started_at >= {since:DateTime64(6, 'UTC')}
+  AND started_at < {until:DateTime64(6, 'UTC')} AND inclusion IS NOT NULL
+"""
+
+
+def load_overview(store: Store, project: str, since: datetime, until: datetime) -> dict[str, Any]:
+    """What the overview shows for [since, until)."""
+    wanted = TurnFilter(project=project, since=since, until=until)
+    total, exact = count_turns(store, wanted)
+    rows = store.rows(_VERDICTS, {"project": project, "since": since, "until": until})
+    known = [row for row in rows if row["passed"] is not None]
+    passed = mean_estimate(
+        [1.0 if row["passed"] else 0.0 for row in known],
+        [row["inclusion"] for row in known],
+        [""] * len(known),
+    )
+    flagged = TurnFilter(project=project, flagged=True)
+    failing, _ = list_turns(
+        store, TurnFilter(project=project, since=since, until=until, flagged=True), limit=8
+    )
+    alerts = [a for a in list_documents(store, "alerts", project=project) if a["state"] == "open"]
+    first = store.value(
+        """SELECT min(started_at) FROM turns WHERE project = {project:String}
+           AND started_at >= {since:DateTime64(6, 'UTC')} AND replaced_by = '' AND NOT probe""",
+        {"project": project, "since": since},
+    )
+    return {
+        # Charts begin where the data does, so that a young project is not a dot at the edge.
+        "chart_since": max(since, first.replace(tzinfo=UTC)) if total else since,
+        "total": total,
+        "exact": exact,
+        "passed": passed,
+        "unscored": len(rows) - len(known),
+        "stages": _stage_counts(rows),
+        "open_flags": count_turns(store, flagged)[0],
+        "alerts": sorted(alerts, key=lambda a: a["opened_at"], reverse=True)[:5],
+        "recent": summaries(store, failing),
+        "uncalibrated": uncalibrated_metrics(store, project),
+        "since": since,
+        "until": until,
+    }
+
+
+def _stage_counts(rows: list[dict[str, Any]]) -> list[tuple[str, float, int]]:
+    """(stage, weighted share of turns, number seen), biggest first, `ok` left out."""
+    total = sum(1 / row["inclusion"] for row in rows)
+    weights: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for row in rows:
+        weights[row["stage"]] = weights.get(row["stage"], 0.0) + 1 / row["inclusion"]
+        counts[row["stage"]] = counts.get(row["stage"], 0) + 1
+    found = [
+        (stage, weight / total, counts[stage]) for stage, weight in weights.items() if stage != "ok"
+    ]
+    return sorted(found, key=lambda item: -item[1])

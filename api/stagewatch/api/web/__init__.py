@@ -1,0 +1,1 @@
+"""The web UI: server-rendered pages, static files."""

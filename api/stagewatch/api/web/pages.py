@@ -1,0 +1,347 @@
+"""The pages: each reads what it shows and renders a template. No page holds inline script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from stagewatch.api.deps import (
+    KEY_COOKIE,
+    Caller,
+    ContextDep,
+    Reader,
+    context_of,
+    principal_of,
+)
+from stagewatch.api.overview import load_overview
+from stagewatch.api.promote import suggest_expected, suggest_failure, suggest_kind, suggest_needs
+from stagewatch.api.routes.datasets import need_dataset
+from stagewatch.api.routes.health import part_health
+from stagewatch.api.routes.turns import find_turn, tree_order
+from stagewatch.api.rows import check_row
+from stagewatch.api.views import load_turn_view, summaries
+from stagewatch.api.web.render import render
+from stagewatch.api.web.shape import (
+    answer_segments,
+    kind_quota,
+    need_options,
+    stage_rail,
+    waterfall,
+    window_words,
+)
+from stagewatch.core.auth import ANY_PROJECT
+from stagewatch.core.errors import StagewatchError, UnauthorizedError
+from stagewatch.core.store.datasets import (
+    current_rows,
+    list_datasets,
+    rows_of_version,
+    versions_of,
+)
+from stagewatch.core.store.documents import list_documents
+from stagewatch.core.store.feedback import feedback_of_trace
+from stagewatch.core.store.scores import diagnoses_of
+from stagewatch.core.store.spans import spans_of_traces
+from stagewatch.core.store.turns import (
+    TurnFilter,
+    count_turns,
+    list_turns,
+    turns_by_id,
+    turns_of_conversation,
+    turns_of_trace,
+)
+from stagewatch.scorer.calibration_state import calibration_report
+
+router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+SPANS: Mapping[str, timedelta] = {
+    "15m": timedelta(minutes=15),
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+}
+
+Span = Annotated[str, Query(pattern="^(15m|1h|6h|24h|7d|30d)$")]
+
+
+@router.get("/")
+def overview(request: Request, context: ContextDep, caller: Reader, span: Span = "24h") -> Response:
+    """What is going on now: the top line, alerts, the two charts, which stage fails."""
+    now = context.clock.now()
+    data = load_overview(context.store, caller.project, now - SPANS[span], now)
+    return render(request, caller, "overview.html", span=span, spans=list(SPANS), now=now, **data)
+
+
+@router.get("/turns")
+def turns(
+    request: Request,
+    context: ContextDep,
+    caller: Reader,
+    q: str = "",
+    diagnosis: str = "",
+    release: str = "",
+    index_version: str = "",
+    conversation_id: str = "",
+    flagged: str = "",
+    span: Span = "30d",
+    cursor: str | None = None,
+) -> Response:
+    """The list of turns with filters."""
+    wanted = TurnFilter(
+        project=caller.project,
+        since=context.clock.now() - SPANS[span],
+        q=q or None,
+        diagnosis=diagnosis or None,
+        release=release or None,
+        index_version=index_version or None,
+        conversation_id=conversation_id or None,
+        flagged={"yes": True, "no": False}.get(flagged),
+    )
+    rows, following = list_turns(context.store, wanted, limit=50, cursor=cursor)
+    total, exact = count_turns(context.store, wanted)
+    kept = {
+        "q": q,
+        "diagnosis": diagnosis,
+        "release": release,
+        "index_version": index_version,
+        "flagged": flagged,
+        "span": span,
+        "conversation_id": conversation_id,
+        "project": caller.project if caller.project != "default" else "",
+    }
+    query = {name: value for name, value in kept.items() if value}
+    return render(
+        request,
+        caller,
+        "turns.html",
+        items=summaries(context.store, rows),
+        total=total,
+        exact=exact,
+        spans=list(SPANS),
+        choices=_choices(context.store, caller.project),
+        next_url="/turns?" + urlencode({**query, "cursor": following}) if following else None,
+        **kept | {"project": caller.project},
+    )
+
+
+def _choices(store: Any, project: str) -> dict[str, list[str]]:  # noqa: ANN401
+    """Values that the filters offer, newest first."""
+    row = store.row(
+        """SELECT groupUniqArray(50)(release) AS release,
+                  groupUniqArray(50)(index_version) AS index_version
+           FROM turns WHERE project = {project:String}
+             AND started_at > now() - INTERVAL 30 DAY""",
+        {"project": project},
+    )
+    return {name: sorted(v for v in values if v) for name, values in (row or {}).items()}
+
+
+@router.get("/turns/{turn_id}")
+def turn(request: Request, context: ContextDep, caller: Reader, turn_id: str) -> Response:
+    """One turn: its stages in a row, chunks, claims with evidence, and the way to a dataset."""
+    store = context.store
+    anywhere = caller.principal.project == ANY_PROJECT
+    view = load_turn_view(store, find_turn(store, turn_id, caller.project, any_project=anywhere))
+    conversation = (
+        turns_of_conversation(store, view.turn.project, view.turn.conversation_id)
+        if view.turn.conversation_id
+        else []
+    )
+    needs = suggest_needs(view)
+    return render(
+        request,
+        caller,
+        "turn.html",
+        view=view,
+        turn=view.turn,
+        rail=stage_rail(view),
+        window_words=window_words(view.turn.window_source),
+        segments=answer_segments(view.turn.answer or "", view.claims),
+        conversation=conversation,
+        stages_of=diagnoses_of(store, [item.turn_id for item in conversation]),
+        scores={score.metric: score for score in view.scores},
+        kind=suggest_kind(view),
+        failure=suggest_failure(view),
+        need_options=need_options(view.turn, needs),
+        expected=suggest_expected(view),
+        datasets=[item.name for item in list_datasets(store, view.turn.project)],
+    )
+
+
+@router.get("/traces/{trace_id}")
+def trace(request: Request, context: ContextDep, caller: Reader, trace_id: str) -> Response:
+    """The spans of a trace as a waterfall."""
+    spans = spans_of_traces(context.store, caller.project, [trace_id]).get(trace_id, [])
+    return render(
+        request,
+        caller,
+        "trace.html",
+        trace_id=trace_id,
+        rows=waterfall(tree_order(spans)),
+        turns=turns_of_trace(context.store, trace_id, caller.project),
+    )
+
+
+@router.get("/review")
+def review(request: Request, context: ContextDep, caller: Reader) -> Response:
+    """The review queue."""
+    store = context.store
+    wanted = TurnFilter(project=caller.project, flagged=True)
+    rows, _ = list_turns(store, wanted, limit=100)
+    whole = turns_by_id(store, [row["turn_id"] for row in rows])
+    items = []
+    for item in summaries(store, rows):
+        found = whole.get(item["turn_id"])
+        if found is None:
+            continue
+        view = load_turn_view(store, found)
+        said = feedback_of_trace(store, found.project, found.trace_id)
+        items.append({**item, "view": view, "kind": suggest_kind(view), "feedback": said})
+    names = [dataset.name for dataset in list_datasets(store, caller.project)]
+    total, exact = count_turns(store, wanted)
+    return render(
+        request,
+        caller,
+        "review.html",
+        items=items,
+        datasets=names or ["regressions"],
+        total=total,
+        exact=exact,
+    )
+
+
+@router.get("/datasets")
+def datasets(request: Request, context: ContextDep, caller: Reader) -> Response:
+    """All datasets."""
+    return render(
+        request, caller, "datasets.html", items=list_datasets(context.store, caller.project)
+    )
+
+
+@router.get("/datasets/{name}")
+def dataset(
+    request: Request,
+    context: ContextDep,
+    caller: Reader,
+    name: str,
+    version: int | None = None,
+) -> Response:
+    """One dataset: rows, kinds, versions."""
+    store = context.store
+    info = need_dataset(context, caller, name)
+    rows = (
+        rows_of_version(store, caller.project, name, version)
+        if version
+        else current_rows(store, caller.project, name)
+    )
+    return render(
+        request,
+        caller,
+        "dataset.html",
+        info=info,
+        rows=rows,
+        warnings={row.row_id: check_row(row) for row in rows},
+        quota=kind_quota(rows),
+        versions=versions_of(store, caller.project, name),
+        version=version,
+    )
+
+
+@router.get("/alerts")
+def alerts(request: Request, context: ContextDep, caller: Reader) -> Response:
+    """Every alert, newest first."""
+    found = list_documents(context.store, "alerts", project=caller.project)
+    return render(
+        request,
+        caller,
+        "alerts.html",
+        items=sorted(found, key=lambda alert: alert["opened_at"], reverse=True),
+    )
+
+
+@router.get("/calibration")
+def calibration(request: Request, context: ContextDep, caller: Reader) -> Response:
+    """How far the judge agrees with people."""
+    reports = calibration_report(context.store, caller.project)
+    return render(request, caller, "calibration.html", reports=reports)
+
+
+@router.get("/health")
+def health(request: Request, context: ContextDep, caller: Reader) -> Response:
+    """What each part says of itself, and what was not scored and why."""
+    since = context.clock.now() - timedelta(hours=24)
+    decisions = context.store.rows(
+        """SELECT outcome, any(why) AS why, count() AS n FROM decisions FINAL
+           WHERE project = {project:String} AND at >= {since:DateTime64(3, 'UTC')}
+           GROUP BY outcome ORDER BY n DESC""",
+        {"project": caller.project, "since": since},
+    )
+    return render(
+        request,
+        caller,
+        "health.html",
+        parts=part_health(context),
+        store_ok=context.store.ping(),
+        decisions=decisions,
+        settings=context.settings,
+    )
+
+
+@router.get("/login")
+def login(request: Request, context: ContextDep) -> Response:
+    """Where a key is typed in."""
+    return render(request, None, "login.html", wrong=False, keyless=context.shared["auth"].keyless)
+
+
+@router.post("/login")
+def do_login(request: Request, context: ContextDep, key: Annotated[str, Form()]) -> Response:
+    """Keep the key in a cookie that scripts cannot read and other sites cannot send."""
+    try:
+        context.shared["auth"].principal({"x-api-key": key.strip()})
+    except UnauthorizedError:
+        answer = render(request, None, "login.html", wrong=True, keyless=False)
+        answer.status_code = 401
+        return answer
+    response = RedirectResponse("/", 303)
+    response.set_cookie(
+        KEY_COOKIE,
+        key.strip(),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+        max_age=30 * 86400,
+    )
+    return response
+
+
+def html_error(request: Request, error: StagewatchError, status: int) -> Response:
+    """An error as a page, for requests that a person's browser made."""
+    if isinstance(error, UnauthorizedError):
+        return RedirectResponse("/login", 303)
+    caller = None
+    try:
+        principal = principal_of(request)
+        caller = Caller(principal, principal.pick_project(None))
+    except StagewatchError:
+        pass
+    answer = render(request, caller, "error.html", status=status, message=str(error))
+    answer.status_code = status
+    return answer
+
+
+def wants_html(request: Request) -> bool:
+    """True for a page a browser asked for, not an API call."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(
+        "/api/"
+    )
+
+
+def now_utc(request: Request) -> datetime:
+    """The context's time, for templates."""
+    return context_of(request).clock.now().astimezone(UTC)

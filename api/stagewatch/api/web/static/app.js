@@ -1,0 +1,131 @@
+// Small things only: actions that post, keys in the review queue, the typed name, time zones.
+// Pages are complete without it except for the charts (charts.js).
+(() => {
+  "use strict";
+  const toast = (text, bad) => {
+    document.querySelectorAll(".toast").forEach((old) => old.remove());
+    const box = document.createElement("div");
+    box.className = bad ? "toast bad" : "toast";
+    box.setAttribute("role", "status");
+    box.textContent = text;
+    document.body.append(box);
+    setTimeout(() => box.remove(), bad ? 9000 : 3500);
+  };
+
+  const send = async (method, path, body) => {
+    const answer = await fetch(path, {
+      method,
+      headers: { "content-type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    const said = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Error(said.detail || said.title || `the server answered ${answer.status}`);
+    return said;
+  };
+
+  // <form data-post="/api/v1/…" data-done="text" data-go="/path"> sends its fields as JSON.
+  // data-list on a field splits its lines into a list; data-json parses it; empty fields are left out.
+  const fields = (form) => {
+    const body = {};
+    for (const input of form.elements) {
+      if (!input.name || input.disabled) continue;
+      if ((input.type === "checkbox" || input.type === "radio") && !input.checked) continue;
+      if (input.dataset.need !== undefined) {
+        (body.needs ||= [{ any_of: [] }])[0].any_of.push(JSON.parse(input.dataset.need));
+        continue;
+      }
+      const value = input.value.trim();
+      if (value === "") continue;
+      if (input.dataset.list !== undefined) body[input.name] = value.split("\n").map((s) => s.trim()).filter(Boolean);
+      else if (input.dataset.json !== undefined) body[input.name] = JSON.parse(value);
+      else body[input.name] = value;
+    }
+    return body;
+  };
+
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (!form.dataset.post) return;
+    event.preventDefault();
+    const button = form.querySelector("button[type=submit], button:not([type])");
+    if (button) button.disabled = true;
+    try {
+      await send(form.dataset.method || "POST", form.dataset.post, fields(form));
+      toast(form.dataset.done || "Saved");
+      if (form.dataset.go) location.href = form.dataset.go;
+      else if (form.dataset.stay === undefined) location.reload();
+    } catch (error) {
+      toast(error.message, true);
+    } finally {
+      if (button) button.disabled = false;
+    }
+  });
+
+  // Review queue: j/k move, p promote, a accept, r reject, o open, ? help.
+  const queue = document.querySelector("[data-queue]");
+  if (queue) {
+    let at = 0;
+    const items = () => [...queue.querySelectorAll(".item")];
+    const show = (next) => {
+      const all = items();
+      if (!all.length) { location.reload(); return; }
+      at = Math.max(0, Math.min(next, all.length - 1));
+      all.forEach((item, i) => item.classList.toggle("here", i === at));
+      all[at].scrollIntoView({ block: "nearest" });
+      all[at].querySelector("a")?.focus({ preventScroll: true });
+    };
+    const act = async (item, action) => {
+      const id = item.dataset.turn;
+      try {
+        if (action === "promote") {
+          const row = await send("POST", `/api/v1/turns/${id}/promote?project=${encodeURIComponent(item.dataset.project)}`,
+            { dataset: document.querySelector("[data-dataset]").value || "regressions" });
+          toast(`Promoted as ${row.kind} (${row.status.replace("_", " ")})`);
+        } else {
+          await send("POST", `/api/v1/review/${id}?project=${encodeURIComponent(item.dataset.project)}`, { action });
+          toast(action === "accept" ? "Accepted" : "Rejected");
+        }
+        item.remove();
+        const count = document.querySelector("[data-count]");
+        if (count) count.textContent = String(items().length);
+        show(at);
+      } catch (error) { toast(error.message, true); }
+    };
+    queue.addEventListener("click", (event) => {
+      const button = event.target.closest("button[data-act]");
+      if (button) act(button.closest(".item"), button.dataset.act);
+    });
+    document.addEventListener("keydown", (event) => {
+      if (event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+      const item = items()[at];
+      const keys = {
+        j: () => show(at + 1), k: () => show(at - 1),
+        p: () => item && act(item, "promote"), a: () => item && act(item, "accept"), r: () => item && act(item, "reject"),
+        o: () => item && (location.href = item.querySelector("a").href),
+        "?": () => document.querySelector("[data-help]")?.toggleAttribute("open"),
+      };
+      if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+    });
+    if (items().length) show(0);
+  }
+
+  // The name beside what a person does when no keys are set up.
+  const who = document.querySelector("[data-who]");
+  if (who) {
+    who.addEventListener("change", () => {
+      document.cookie = `stagewatch_user=${encodeURIComponent(who.value.trim())}; path=/; max-age=31536000; samesite=strict`;
+      toast(`Your name here: ${who.value.trim() || "unverified"}`);
+    });
+  }
+
+  // Selects that act at once.
+  document.querySelectorAll("select[data-go]").forEach((select) =>
+    select.addEventListener("change", () => select.form.submit()));
+
+  // Times are UTC in the page; the reader's own time is in the tooltip.
+  document.querySelectorAll("time[datetime]").forEach((el) => { el.title = new Date(el.dateTime).toLocaleString(); });
+
+  // Pages that follow live data reload when they are looked at again.
+  const live = document.querySelector("[data-refresh]");
+  if (live) setInterval(() => { if (!document.hidden && !document.querySelector(":focus-within input, textarea:focus")) location.reload(); }, Number(live.dataset.refresh) * 1000);
+})();

@@ -1,0 +1,1 @@
+"""Takes OTLP, stores it exactly once, assembles turns."""

@@ -1,0 +1,223 @@
+"""Ranked chunks out of whatever a span carries; ranks are the order received, from 1."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from stagewatch.collector.assemble.lenient import loaded
+from stagewatch.collector.assemble.tables import names
+from stagewatch.core.model import Chunk
+
+_MAX_DEPTH = 5
+_REPR = re.compile(r"\s*(?:<\w+|\w+\([\w ]*=)")
+
+
+def _first(layers: list[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:  # noqa: ANN401
+    for layer in layers:
+        for key in keys:
+            value = layer.get(key)
+            if value is not None and value != "":
+                return value
+    return None
+
+
+def _word(value: Any) -> str | None:  # noqa: ANN401
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    return str(value)
+
+
+def number(value: Any) -> float | None:  # noqa: ANN401
+    """`value` as a finite float, also from text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _layers(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The document itself and the objects it is wrapped in, innermost first."""
+    layers = [item]
+    for _ in range(_MAX_DEPTH):
+        for key in names().document["unwrap"]:
+            inner = layers[0].get(key)
+            if isinstance(inner, Mapping):
+                layers.insert(0, inner)
+                break
+        else:
+            return layers
+    return layers
+
+
+def _metadata(layers: list[Mapping[str, Any]], keys: tuple[str, ...]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for layer in reversed(layers):
+        for key in keys:
+            found = loaded(layer.get(key))[0]
+            if isinstance(found, Mapping):
+                merged.update({str(name): value for name, value in found.items()})
+    return merged
+
+
+def _source_document(layers: list[Mapping[str, Any]]) -> str | None:
+    # LlamaIndex names the source document as relationship "1" of a node.
+    for layer in layers:
+        relations = layer.get("relationships")
+        if isinstance(relations, Mapping):
+            source = relations.get("1")
+            if isinstance(source, Mapping):
+                return _word(source.get("node_id"))
+    return None
+
+
+def _scores(
+    layers: list[Mapping[str, Any]], metadata: Mapping[str, Any], *, reranked: bool
+) -> tuple[float | None, str | None]:
+    table = names().document
+    direct = number(_first(layers[::-1], table["score"]))
+    if direct is None:
+        # A compressor leaves the old score in place and adds its own beside it.
+        keys = ("relevance_score", "score") if reranked else ("score", "relevance_score")
+        direct = number(_first([metadata], keys))
+    if direct is not None:
+        return direct, None
+    distance = number(_first(layers[::-1], table["distance"]))
+    return (distance, "distance") if distance is not None else (None, None)
+
+
+def _chunk(item: Any, rank: int, *, reranked: bool, score_kind: str | None) -> Chunk | None:  # noqa: ANN401
+    item = loaded(item)[0]
+    paired: float | None = None
+    if isinstance(item, (list, tuple)) and len(item) == 2:
+        left, right = loaded(item[0])[0], item[1]
+        paired = number(right)
+        if not isinstance(left, (Mapping, str)) or (paired is None and right is not None):
+            return None
+        item = left
+    if isinstance(item, str):
+        return Chunk(rank, content=item, score=paired, score_kind=score_kind) if item else None
+    if not isinstance(item, Mapping):
+        return None
+    return _from_mapping(item, rank, paired, reranked=reranked, score_kind=score_kind)
+
+
+def _from_mapping(
+    item: Mapping[str, Any],
+    rank: int,
+    paired: float | None,
+    *,
+    reranked: bool,
+    score_kind: str | None,
+) -> Chunk | None:
+    table = names().document
+    item = _nested(item)
+    layers = _layers(item)
+    metadata = _metadata(layers, (*table["metadata"], "db.query.result.metadata"))
+    score, kind = (
+        (paired, None) if paired is not None else _scores(layers, metadata, reranked=reranked)
+    )
+    content = next(
+        (
+            text
+            for layer in layers
+            for key in table["content"]
+            if isinstance(text := layer.get(key), str) and text
+        ),
+        "",
+    )
+    chunk_id = _word(_first([*layers, metadata], table["id"]))
+    if chunk_id is None and not content:
+        return None
+    everywhere = [*layers, metadata]
+    extra = metadata or _rest(layers[0])
+    return Chunk(
+        rank=rank,
+        chunk_id=chunk_id,
+        document_id=_word(_first(everywhere, table["document_id"]))
+        or _source_document(layers)
+        or _word(_first(everywhere, table["document_id_weak"])),
+        version=_word(_first(everywhere, table["version"])),
+        content=content,
+        score=score,
+        score_kind=_word(_first([item], table["score_kind"])) or kind or score_kind,
+        valid_from=_word(_first(everywhere, table["valid_from"])),
+        valid_to=_word(_first(everywhere, table["valid_to"])),
+        metadata=extra,
+    )
+
+
+def _nested(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Flattened `document.content` keys as `content`."""
+    if not any(isinstance(key, str) and key.startswith("document.") for key in item):
+        return item
+    return {str(key).removeprefix("document."): value for key, value in item.items()}
+
+
+def _rest(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a flat document that have no name of their own (Haystack flattens metadata)."""
+    known = {name for found in names().document.values() for name in found} - set(
+        names().document["document_id_weak"]
+    )
+    return {
+        str(key): value
+        for key, value in item.items()
+        if key not in known and isinstance(value, (str, int, float, bool)) and key not in _NOT_META
+    }
+
+
+_NOT_META = frozenset({"rank", "cut", "type", "lc", "chunk", "embedding", "blob"})
+
+
+def _list_of(value: Any, depth: int = 0) -> list[Any] | None:  # noqa: ANN401
+    value = loaded(value)[0]
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    if isinstance(value, Mapping) and depth < _MAX_DEPTH:
+        for key in names().document["lists"]:
+            if key in value:
+                found = _list_of(value[key], depth + 1)
+                if found is not None:
+                    return found
+    return None
+
+
+def chunks_of(
+    value: Any,  # noqa: ANN401
+    *,
+    reranked: bool = False,
+    score_kind: str | None = None,
+) -> tuple[Chunk, ...]:
+    """The chunks in `value`: a list of documents, or JSON or a mapping that holds one.
+
+    Args:
+        value: Anything; a mapping `{index: document}` keeps its indexes as ranks.
+        reranked: Prefer a reranker's score over the retriever's.
+        score_kind: What scores mean when the documents do not say.
+
+    Returns:
+        Chunks with 1-based ranks in the order received; empty when `value` is not a document
+        list. Entries that say nothing (no id, no text) are left out and keep their rank free.
+    """
+    numbered: list[tuple[int, Any]]
+    if isinstance(value, Mapping) and value and all(isinstance(key, int) for key in value):
+        numbered = sorted(value.items())
+    else:
+        found = _list_of(value)
+        if found is None:
+            return ()
+        numbered = list(enumerate(found))
+    chunks = []
+    for index, item in numbered:
+        if isinstance(item, str) and _REPR.match(item):
+            # The repr of some library's object: its text cannot be told from its wrapping.
+            return ()
+        chunk = _chunk(item, index + 1, reranked=reranked, score_kind=score_kind)
+        if chunk is not None:
+            chunks.append(chunk)
+    return tuple(chunks)

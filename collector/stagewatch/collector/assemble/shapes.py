@@ -1,0 +1,253 @@
+"""Texts, messages and answers inside values of any shape: JSON of LangChain, Haystack, OpenAI, …
+
+Everything here takes what telemetry holds (any type, hostile or cut) and never raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stagewatch.collector.assemble.lenient import loaded
+from stagewatch.collector.assemble.tables import names
+
+_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system"}
+_MAX_DEPTH = 6
+_MARKER = re.compile(r"\[\[ ## (\w+) ## \]\]")
+
+
+def text_of(value: Any, depth: int = 0) -> str | None:  # noqa: ANN401
+    """The text of a message's content: a string, one part, or a list of parts joined."""
+    if isinstance(value, str):
+        return value
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(value, Mapping):
+        for key in ("text", "content", "output_text"):
+            if key in value:
+                return text_of(value[key], depth + 1)
+        return None
+    if isinstance(value, (list, tuple)):
+        texts = [text_of(part, depth + 1) for part in value]
+        found = [text for text in texts if text is not None]
+        return "".join(found) if found else None
+    return None
+
+
+def section(text: str) -> str:
+    """The first field of an answer that holds DSPy's `[[ ## name ## ]]` markers, else `text`."""
+    parts = _MARKER.split(text)
+    if len(parts) < 3:
+        return text
+    for name, body in zip(parts[1::2], parts[2::2], strict=False):
+        if name != "completed":
+            return body.strip()
+    return text
+
+
+def scalar_text(value: Any) -> str | None:  # noqa: ANN401
+    """A scalar as text; JSON-encoded text (`"kb"` with its quotes) is opened. None for the rest."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        return None
+    if value.startswith('"') and value.endswith('"'):
+        parsed = loaded(value)[0]
+        return parsed if isinstance(parsed, str) and parsed else None
+    return value
+
+
+def _unnumbered(value: Any) -> Any:  # noqa: ANN401
+    """A flattened list, `{0: …, 1: …}`, as a list."""
+    if isinstance(value, Mapping) and value and all(isinstance(key, int) for key in value):
+        return [item for _, item in sorted(value.items())]
+    return value
+
+
+def _role(message: Mapping[str, Any]) -> str:
+    kwargs = message.get("kwargs")
+    inner = kwargs if isinstance(kwargs, Mapping) else message
+    for key in ("role", "_role", "message.role", "type"):
+        role = inner.get(key)
+        if isinstance(role, str) and role:
+            return _ROLES.get(role.lower(), role.lower())
+    return "user"
+
+
+def _content(message: Mapping[str, Any]) -> str | None:
+    for key in ("kwargs", "data", "message"):
+        inner = message.get(key)
+        if isinstance(inner, Mapping) and inner is not message:
+            return _content(inner)
+    for key in ("content", "parts", "_content", "message.content", "text", "blocks"):
+        if key in message:
+            text = text_of(loaded(message[key])[0])
+            if text is not None:
+                return text
+    # Flattened OpenInference messages of several parts.
+    parts = sorted(
+        (key for key in message if isinstance(key, str) and key.endswith(".message_content.text")),
+        key=lambda key: [int(digits) for digits in re.findall(r"\d+", key)],
+    )
+    texts = [text for key in parts if (text := text_of(message[key])) is not None]
+    return "".join(texts) if texts else None
+
+
+def messages_of(value: Any, depth: int = 0) -> list[tuple[str, str]]:  # noqa: ANN401
+    """(role, text) of each message in `value`, in order; system, user, assistant or tool."""
+    value = _unnumbered(loaded(value)[0])
+    if depth > _MAX_DEPTH:
+        return []
+    if isinstance(value, str):
+        return [("user", value)] if value else []
+    if isinstance(value, Mapping):
+        found: list[tuple[str, str]] = []
+        system = text_of(value.get("system"))
+        if system and not isinstance(value.get("role"), str):
+            found.append(("system", system))
+        for key in ("messages", "prompts", "prompt"):
+            if isinstance(value.get(key), (list, tuple, str, Mapping)):
+                return found + messages_of(value[key], depth + 1)
+        text = _content(value)
+        return [*found, (_role(value), text)] if text is not None else found
+    if isinstance(value, (list, tuple)):
+        messages: list[tuple[str, str]] = []
+        for item in value:
+            messages += messages_of(item, depth + 1)
+        return messages
+    return []
+
+
+def reply_of(value: Any) -> str | None:  # noqa: ANN401
+    """The text of a model's reply, whatever wraps it."""
+    value = _unnumbered(loaded(value)[0])
+    text = _reply(value, 0)
+    return section(text) if text else None
+
+
+def _reply(value: Any, depth: int) -> str | None:  # noqa: ANN401
+    if isinstance(value, str):
+        return value
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        # Several candidates or messages: the last one that says something.
+        for item in reversed(value):
+            text = _reply(item, depth + 1)
+            if text:
+                return text
+        return None
+    if not isinstance(value, Mapping):
+        return None
+    for key in ("generations", "choices", "replies", "messages", "candidates"):
+        inner = value.get(key)
+        if isinstance(inner, (list, tuple)) and inner:
+            return _reply(inner, depth + 1)
+    text = _content(value)
+    if text:
+        return text
+    for key in (*names().answer["keys"], *names().answer["open"]):
+        inner = value.get(key)
+        if inner is not None:
+            text = _reply(loaded(inner)[0], depth + 1)
+            if text:
+                return text
+    return None
+
+
+def answer_of(value: Any) -> str | None:  # noqa: ANN401
+    """The answer in a workflow's output: plain text, or a well-known key of its JSON."""
+    return reply_of(value)
+
+
+def question_of(value: Any) -> str | None:  # noqa: ANN401
+    """The question in a workflow's input: plain text, a well-known key of its JSON, the first
+    call argument, or the last user message.
+    """
+    return _question(loaded(value)[0], 0)
+
+
+def _question(value: Any, depth: int) -> str | None:  # noqa: ANN401
+    if isinstance(value, str):
+        return value.strip() or None
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(value, (list, tuple)):
+        return last_user(messages_of(value))
+    if not isinstance(value, Mapping):
+        return None
+    arguments = value.get("args")
+    if isinstance(arguments, (list, tuple)) and arguments and isinstance(arguments[0], str):
+        return arguments[0].strip() or None
+    if isinstance(value.get("messages"), (list, tuple)):
+        found = last_user(messages_of(value["messages"]))
+        if found:
+            return found
+    for key in names().question["keys"]:
+        inner = value.get(key)
+        if isinstance(inner, (str, Mapping)):
+            found = _question(inner, depth + 1)
+            if found:
+                return found
+    for key in names().question["open"]:
+        found = _question(value.get(key), depth + 1)
+        if found:
+            return found
+    return _component_question(value)
+
+
+def _component_question(value: Mapping[str, Any]) -> str | None:
+    """Inputs named by component: `{"prompt": {"question": …}, "embedder": {"text": …}}`."""
+    parts = [inner for inner in value.values() if isinstance(inner, Mapping)]
+    for key in names().question["keys"]:
+        for inner in parts:
+            if isinstance(inner.get(key), str) and inner[key].strip():
+                return str(inner[key]).strip()
+    return None
+
+
+def last_user(messages: Sequence[tuple[str, str]]) -> str | None:
+    """Text of the last user message that is not empty."""
+    for role, text in reversed(messages):
+        if role == "user" and text.strip():
+            return text.strip()
+    return None
+
+
+_QUESTION_LABEL = re.compile(
+    r"(?:^|\n)\s*(?:question|query|user question|input)\s*:\s*(.+)\Z", re.IGNORECASE | re.DOTALL
+)
+_DSPY_QUESTION = re.compile(
+    r"\[\[ ## question ## \]\]\n(.*?)(?=\n\n\[\[|\n\nRespond with|\Z)", re.DOTALL
+)
+
+
+def bare_question(text: str) -> str:
+    """A user message without the context block that apps put around the question."""
+    dspy = _DSPY_QUESTION.search(text)
+    if dspy:
+        return dspy.group(1).strip()
+    if "\n" not in text.strip():
+        return text.strip()
+    labelled = _QUESTION_LABEL.search(text)
+    return labelled.group(1).strip() if labelled else text.strip()
+
+
+_LABEL = r"\[[^\]\[\"\n]{1,200}\]"
+_BLOCK = re.compile(
+    rf"^(?P<label>{_LABEL})[ \t]+(?P<body>\S.*?)(?=\n[ \t]*\n|\n{_LABEL} |\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def context_blocks(text: str) -> list[tuple[str, str]]:
+    """(id, text) of every `[id] text` block of a prompt, in order."""
+    return [(found["label"][1:-1], found["body"].strip()) for found in _BLOCK.finditer(text)]
+
+
+def squash(text: str) -> str:
+    """`text` with runs of white space made one blank, for comparing texts that were re-wrapped."""
+    return " ".join(text.split())

@@ -1,0 +1,441 @@
+"""From the stages of one turn to the `Turn`: every field with its source, what is missing said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from stagewatch.collector.assemble.documents import number
+from stagewatch.collector.assemble.facts import Facts
+from stagewatch.collector.assemble.shapes import (
+    answer_of,
+    messages_of,
+    question_of,
+    scalar_text,
+    squash,
+)
+from stagewatch.collector.assemble.stages import (
+    Listing,
+    Stages,
+    asked,
+    call_messages,
+    call_reply,
+    find_stages,
+    rewrite_output,
+    up,
+)
+from stagewatch.collector.assemble.steps import Step
+from stagewatch.collector.assemble.tree import Group
+from stagewatch.collector.assemble.window import find_window
+from stagewatch.core.model import Chunk, Message, Retrieval, Turn, Usage
+
+_MAX_NS = 253_370_764_800_000_000_000
+"""The year 9999: later times are no times."""
+
+
+def build_turn(group: Group, attribute_map: Mapping[str, str]) -> Turn | None:
+    """The turn of `group`, or None when it holds none: an ingest, a health check, a search."""
+    facts = Facts(group, attribute_map)
+    told = _told_answer(facts)
+    stages = find_stages(group.steps, told)
+    question = _question(facts, stages)
+    answer = _answer(facts, stages, told)
+    if not _is_turn(group, stages, question, answer):
+        return None
+    retrievals = _retrievals(facts, stages)
+    reranked = _completed(_chunks(facts, stages.reranked, "reranked"), retrievals)
+    prompt = call_messages(stages, stages.answer) if stages.answer is not None else None
+    window, window_source = find_window(facts, stages, retrievals, reranked, prompt)
+    in_window = {_key(chunk) for chunk in window} if window_source in _SEEN else None
+    retrievals = tuple(
+        replace(listing, chunks=_marked(listing.chunks, in_window)) for listing in retrievals
+    )
+    start, end = _times(group)
+    first = group.root or group.steps[0]
+    request, response, model = _models(facts, stages)
+    usage = _usage(facts, stages)
+    rewritten = _rewritten(facts, stages, question, retrievals)
+    _say_missing(facts, stages, question, answer, retrievals, window)
+    return Turn(
+        turn_id=f"{first.span.trace_id}-{group.root_id}",
+        trace_id=first.span.trace_id,
+        span_id=group.root_id,
+        project=first.span.project,
+        service=_service(first),
+        started_at=datetime.fromtimestamp(start / 1e9, UTC),
+        duration_ms=max(0, end - start) / 1e6,
+        question=question,
+        answer=answer,
+        release=facts.text("release"),
+        index_version=facts.text("index_version"),
+        prompt_version=facts.text("prompt_version") or facts.text("prompt_version_weak"),
+        environment=facts.text("environment"),
+        conversation_id=facts.text("conversation_id"),
+        turn_index=facts.integer("turn_index"),
+        user_id=facts.text("user_id"),
+        history=_history(facts, question, prompt),
+        rewritten_query=rewritten,
+        retrievals=retrievals,
+        reranked=_marked(reranked, in_window) if reranked is not None else None,
+        window=window,
+        window_source=window_source,
+        refused=facts.boolean("refused"),
+        model=model,
+        request_model=request,
+        response_model=response,
+        usage=usage,
+        error=_error(group, stages),
+        tags=facts.tags(),
+        reused_from=facts.text("reused_from"),
+        conventions=facts.conventions(),
+        missing=facts.missing(),
+        sources=facts.sources(),
+        complete=facts.complete(),
+        probe=facts.boolean("probe") or False,
+    )
+
+
+_SEEN = frozenset({"ids", "prompt", "documents"})
+
+
+def _is_turn(group: Group, stages: Stages, question: str | None, answer: str | None) -> bool:
+    if group.root is not None and group.root.kind == "turn":
+        return True
+    if stages.answer is not None:
+        return True
+    if question and answer:
+        return bool(stages.retrievals or stages.reranked or stages.calls)
+    # A retrieval whose answer was never captured is a turn only when somebody asked something.
+    return bool(question and stages.retrievals and stages.calls)
+
+
+def _key(chunk: Chunk) -> str:
+    return chunk.chunk_id or squash(chunk.content)
+
+
+def _marked(chunks: tuple[Chunk, ...], in_window: set[str] | None) -> tuple[Chunk, ...]:
+    if in_window is None:
+        return chunks
+    return tuple(replace(chunk, in_prompt=_key(chunk) in in_window) for chunk in chunks)
+
+
+def _completed(
+    reranked: tuple[Chunk, ...] | None, retrievals: Sequence[Retrieval]
+) -> tuple[Chunk, ...] | None:
+    """Reranked chunks with what only the retrieved copy of the same id tells. Never the score:
+    it is the reranker's or nobody's.
+    """
+    if reranked is None:
+        return None
+    known = {c.chunk_id: c for r in reversed(retrievals) for c in r.chunks if c.chunk_id}
+    return tuple(
+        chunk if (seen := known.get(chunk.chunk_id or "")) is None else _filled(chunk, seen)
+        for chunk in reranked
+    )
+
+
+def _filled(chunk: Chunk, seen: Chunk) -> Chunk:
+    return replace(
+        chunk,
+        document_id=chunk.document_id or seen.document_id,
+        version=chunk.version or seen.version,
+        content=chunk.content or seen.content,
+        valid_from=chunk.valid_from or seen.valid_from,
+        valid_to=chunk.valid_to or seen.valid_to,
+        metadata=chunk.metadata or seen.metadata,
+    )
+
+
+def _service(step: Step) -> str:
+    name = step.span.resource.get("service.name")
+    return name if isinstance(name, str) else ""
+
+
+def _times(group: Group) -> tuple[int, int]:
+    spans = [group.root.span] if group.root else [step.span for step in group.steps]
+    start = min(span.start_ns for span in spans)
+    end = max(span.end_ns for span in spans)
+    return min(max(start, 0), _MAX_NS), min(max(end, 0), _MAX_NS)
+
+
+# -- question and answer ---------------------------------------------------------------------
+
+
+def _told_answer(facts: Facts) -> str | None:
+    """The answer as the app itself says it: mapped, or plain text on the root."""
+    mapped = facts.mapped("answer")
+    if mapped is not None:
+        return mapped
+    root = facts.group.root
+    if root is None or root.kind == "generate":
+        return None
+    found = root.read("output")
+    return answer_of(found.value) if found is not None else None
+
+
+def _answer(facts: Facts, stages: Stages, told: str | None) -> str | None:
+    mapped = facts.mapped("answer")
+    if mapped is not None:
+        return mapped
+    root = facts.group.root
+    if told and root is not None:
+        found = root.read("output")
+        if found is not None:
+            facts.note("answer", root, found.key, found.convention, cut=found.cut)
+            return told
+    if stages.answer is not None:
+        reply = call_reply(stages, stages.answer)
+        if reply is not None:
+            text, found = reply
+            facts.note("answer", stages.answer, found.key, found.convention, cut=found.cut)
+            return text
+        for above in up(stages, stages.answer):
+            output = above.read("output")
+            text_above = answer_of(output.value) if output is not None else None
+            if output is not None and text_above:
+                facts.note("answer", above, output.key, output.convention, cut=output.cut)
+                return text_above
+    return None
+
+
+def _question(facts: Facts, stages: Stages) -> str | None:
+    mapped = facts.mapped("question")
+    if mapped is not None:
+        return mapped
+    root = facts.group.root
+    before = stages.answer.span.start_ns if stages.answer is not None else None
+    candidates = [root] if root is not None and root.kind != "generate" else []
+    # A root that says nothing often has the workflow that does right below it.
+    candidates += [
+        step
+        for step in facts.group.steps
+        if step is not root
+        and step.kind in {"chain", "rewrite"}
+        and (before is None or step.span.start_ns <= before)
+    ]
+    for step in candidates:
+        found = step.read("input")
+        text = question_of(found.value) if found is not None else None
+        if found is not None and text:
+            facts.note("question", step, found.key, found.convention, cut=found.cut)
+            return text
+    return _prompted_question(facts, stages)
+
+
+def _prompted_question(facts: Facts, stages: Stages) -> str | None:
+    call = stages.answer
+    if call is None:
+        return None
+    variables = call.read("variables")
+    if variables is not None:
+        text = question_of(variables.value)
+        if text:
+            facts.note("question", call, variables.key, variables.convention)
+            return text
+    prompt = call_messages(stages, call)
+    text = asked(prompt[0]) if prompt is not None else None
+    if prompt is not None and text:
+        facts.note("question", call, prompt[1].key, prompt[1].convention, cut=prompt[1].cut)
+    return text
+
+
+def _history(
+    facts: Facts, question: str | None, prompt: tuple[list[tuple[str, str]], Any] | None
+) -> tuple[Message, ...]:
+    root = facts.group.root
+    told = root.read("history") if root is not None else None
+    if told is not None and root is not None:
+        facts.note("history", root, told.key, told.convention, cut=told.cut)
+        return tuple(Message(role, text) for role, text in messages_of(told.value))
+    if prompt is None:
+        return ()
+    said = [(role, text) for role, text in prompt[0] if role in {"user", "assistant"}]
+    # The last user message is the question itself; without an answer before it there is no past.
+    while said and said[-1][0] != "user":
+        said.pop()
+    said = said[:-1]
+    if question is not None and not any(role == "assistant" for role, _ in said):
+        return ()
+    return tuple(Message(role, text) for role, text in said)
+
+
+# -- stages ----------------------------------------------------------------------------------
+
+
+def _chunks(facts: Facts, listing: Listing | None, name: str) -> tuple[Chunk, ...] | None:
+    if listing is None:
+        return None
+    if listing.found is not None:
+        facts.note(name, listing.step, listing.found.key, listing.found.convention)
+    facts.check_documents(name, listing.step, listing.chunks, listing.found)
+    return listing.chunks
+
+
+def _retrievals(facts: Facts, stages: Stages) -> tuple[Retrieval, ...]:
+    found = []
+    for at, listing in enumerate(stages.retrievals):
+        name = f"retrievals[{at}]"
+        chunks = _chunks(facts, listing, name) or ()
+        query = listing.query or facts.mapped_at("query", listing.step)
+        if listing.query_found is not None:
+            facts.note(
+                f"{name}.query",
+                listing.query_step or listing.step,
+                listing.query_found.key,
+                listing.query_found.convention,
+            )
+        top_k = listing.step.read("top_k")
+        count = top_k.value if top_k is not None else None
+        if isinstance(count, str) and count.isascii() and count.isdigit():
+            count = int(count)
+        is_count = isinstance(count, int) and not isinstance(count, bool) and 0 < count < 10**6
+        found.append(
+            Retrieval(
+                span_id=listing.step.id,
+                query=query or "",
+                top_k=count if is_count else None,
+                chunks=chunks,
+            )
+        )
+    return tuple(found)
+
+
+def _rewritten(
+    facts: Facts, stages: Stages, question: str | None, retrievals: Sequence[Retrieval]
+) -> str | None:
+    mapped = facts.mapped("rewritten_query")
+    same = squash(question) if question else None
+    if mapped is not None:
+        return mapped if squash(mapped) != same else None
+    root = facts.group.root
+    told = root.read("rewritten_query") if root is not None else None
+    if root is not None and told is not None and isinstance(told.value, str):
+        facts.note("rewritten_query", root, told.key, told.convention)
+        return told.value if squash(told.value) != same else None
+    if question is None:
+        return None
+    for at, (listing, retrieval) in enumerate(zip(stages.retrievals, retrievals, strict=True)):
+        if retrieval.query and squash(retrieval.query) != same:
+            if listing.query_found is not None:
+                facts.note(
+                    "rewritten_query",
+                    listing.query_step or listing.step,
+                    listing.query_found.key,
+                    listing.query_found.convention,
+                )
+            return retrieval.query
+        if retrieval.query and at == 0:
+            return None
+    for step in stages.rewrites:
+        output = rewrite_output(step, stages)
+        if output is not None and squash(output[0]) != same:
+            facts.note("rewritten_query", step, output[1].key, output[1].convention)
+            return output[0]
+    return None
+
+
+def _models(facts: Facts, stages: Stages) -> tuple[str | None, str | None, str | None]:
+    """(request, response, model); `model` is the response's, else the request's, else the one
+    that does not say which it is.
+    """
+    call = stages.answer
+    if call is None:
+        return None, None, None
+    wrapper = stages.wrappers.get(call.id)
+    steps = [call] if wrapper is None else [call, wrapper]
+    found: dict[str, str] = {}
+    for name in ("request_model", "response_model", "model"):
+        for step in steps:
+            value = step.read(name)
+            text = scalar_text(value.value) if value is not None else None
+            if value is not None and text and name not in found:
+                found[name] = text
+                facts.note(name, step, value.key, value.convention)
+    request, response = found.get("request_model"), found.get("response_model")
+    plain = found.get("model")
+    if plain is not None and response is None and plain != request:
+        response = plain
+    return request or (plain if response is None else None), response, response or request or plain
+
+
+def _usage(facts: Facts, stages: Stages) -> Usage:
+    """Sums over the model calls of the turn, the rewrite's included, each call once."""
+    totals: dict[str, float | None] = {}
+    for name in ("input_tokens", "output_tokens", "cost_usd"):
+        total: float | None = None
+        for call in _counted(stages):
+            wrapper = stages.wrappers.get(call.id)
+            value = call.read(name) or (wrapper.read(name) if wrapper is not None else None)
+            count = number(value.value) if value is not None else None
+            if value is not None and count is not None and count >= 0:
+                total = count + (total or 0)
+                facts.note(f"usage.{name}", call, value.key, value.convention)
+        totals[name] = total
+    return Usage(
+        input_tokens=_whole(totals["input_tokens"]),
+        output_tokens=_whole(totals["output_tokens"]),
+        cost_usd=totals["cost_usd"],
+    )
+
+
+def _counted(stages: Stages) -> list[Step]:
+    known = {call.id for call in stages.calls}
+    inner: set[str] = set()
+    for call in stages.calls:
+        above = stages.parents.get(call.id)
+        while above is not None and above.id not in inner:
+            inner.add(above.id)
+            above = stages.parents.get(above.id)
+    # A rewrite step that reports its own tokens and holds no model call of its own.
+    return stages.calls + [
+        step for step in stages.rewrites if step.id not in known and step.id not in inner
+    ]
+
+
+def _whole(count: float | None) -> int | None:
+    return int(count) if count is not None and count < 2**53 else None
+
+
+_ERROR = 2
+
+
+def _error(group: Group, stages: Stages) -> str | None:
+    for step in (group.root, stages.answer):
+        if step is not None and step.span.status_code == _ERROR:
+            kind = step.span.attributes.get("error.type")
+            message = step.span.status_message or (kind if isinstance(kind, str) else "")
+            return message or "error"
+    return None
+
+
+def _say_missing(
+    facts: Facts,
+    stages: Stages,
+    question: str | None,
+    answer: str | None,
+    retrievals: Sequence[Retrieval],
+    window: Sequence[Chunk],
+) -> None:
+    call = stages.answer
+    root = facts.group.root
+    if question is None:
+        facts.lack("question", [root, call], ("input", "messages"))
+    if answer is None:
+        facts.lack("answer", [call, root], ("reply", "output"))
+    if not retrievals:
+        facts.lack("retrievals", [], ())
+    for at, (listing, retrieval) in enumerate(zip(stages.retrievals, retrievals, strict=True)):
+        if not retrieval.chunks:
+            facts.lack(f"retrievals[{at}].chunks", [listing.step], ("documents",))
+        elif not any(chunk.content for chunk in retrieval.chunks):
+            facts.lack(f"retrievals[{at}].content", [listing.step], ())
+        if not retrieval.query:
+            facts.lack(f"retrievals[{at}].query", [listing.step], ("query",))
+    if not window:
+        facts.lack("window", [call], ("messages", "context_ids"))
+    if call is None:
+        facts.lack("model", [], ())
+    if facts.group.root is None:
+        facts.lack("root", [], ())

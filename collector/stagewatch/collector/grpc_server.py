@@ -1,0 +1,125 @@
+"""The OTLP/gRPC receiver: request bytes arrive undecoded and go the same way as those of HTTP."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from stagewatch.collector.access import Access
+from stagewatch.collector.counters import Counters
+from stagewatch.collector.http_answers import success_body
+from stagewatch.collector.intake import Intake
+from stagewatch.collector.refusal import INTERNAL, RefusedError
+from stagewatch.collector.signals import LOGS, METRICS, TRACES, Signal
+from stagewatch.core.errors import PortInUseError
+
+log = logging.getLogger("stagewatch.collector.grpc")
+
+_SERVICES = {
+    "/opentelemetry.proto.collector.trace.v1.TraceService/Export": TRACES,
+    "/opentelemetry.proto.collector.logs.v1.LogsService/Export": LOGS,
+    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export": METRICS,
+}
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+Call = Callable[[bytes, Any], Awaitable[bytes]]
+
+
+class _Router(grpc.GenericRpcHandler):  # type: ignore[type-arg] # generic in the stubs only
+    """Finds the handler of a method; no (de)serializers, so handlers see raw bytes."""
+
+    def __init__(self, calls: dict[str, Call]) -> None:
+        self._handlers = {
+            method: grpc.unary_unary_rpc_method_handler(call) for method, call in calls.items()
+        }
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        return self._handlers.get(handler_call_details.method)
+
+
+class GrpcReceiver:
+    """Listens for OTLP/gRPC."""
+
+    def __init__(
+        self, intake: Intake, access: Access, counters: Counters, *, max_bytes: int
+    ) -> None:
+        self._intake = intake
+        self._access = access
+        self._counters = counters
+        self._max_bytes = max_bytes
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self, host: str, port: int, credentials: grpc.ServerCredentials | None) -> int:
+        """Listen and return the real port.
+
+        Raises:
+            PortInUseError: the port is taken or may not be used.
+        """
+        server = grpc.aio.server(
+            options=(
+                ("grpc.max_receive_message_length", self._max_bytes),
+                # Two collectors on one port would share its connections without a word.
+                ("grpc.so_reuseport", 0),
+                ("grpc.keepalive_permit_without_calls", 1),
+            )
+        )
+        calls = {method: self._export(signal) for method, signal in _SERVICES.items()}
+        server.add_generic_rpc_handlers((_Router(calls),))
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            if credentials is None:
+                bound = server.add_insecure_port(where)
+            else:
+                bound = server.add_secure_port(where, credentials)
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise PortInUseError(
+                f"OTLP gRPC cannot listen on {where}; stop what is there or set "
+                "STAGEWATCH_OTLP_GRPC_PORT"
+            )
+        await server.start()
+        self._server = server
+        return int(bound)
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more calls, finish those under way."""
+        if self._server is not None:
+            await self._server.stop(grace_s)
+
+    def _export(self, signal: Signal) -> Call:
+        async def export(body: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+            try:
+                headers = {key: str(value) for key, value in context.invocation_metadata() or ()}
+                project = await self._access.project(headers)
+                checked = await self._intake.take(signal, project, body, as_json=False)
+            except RefusedError as refused:
+                return await self._refuse(context, refused)
+            except Exception as error:  # noqa: BLE001 - the request's edge: one bad request is one answer
+                log.error("a request failed", extra={"error": type(error).__name__})
+                failed = RefusedError(
+                    500, INTERNAL, "internal", "the collector failed on this request"
+                )
+                return await self._refuse(context, failed)
+            return success_body(signal, checked, "protobuf")
+
+        return export
+
+    async def _refuse(
+        self, context: grpc.aio.ServicerContext[Any, Any], refused: RefusedError
+    ) -> bytes:
+        self._counters.refused.labels("grpc", refused.kind).inc()
+        # google.rpc.Status travels in this trailer; RetryInfo inside says when to come again.
+        details = refused.status().SerializeToString()
+        await context.abort(
+            _CODES[refused.code],
+            refused.message,
+            trailing_metadata=(("grpc-status-details-bin", details),),
+        )
+        return b""

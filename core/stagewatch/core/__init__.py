@@ -1,0 +1,1 @@
+"""What every part shares: settings, errors, model, store, command line."""

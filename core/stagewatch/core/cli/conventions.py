@@ -1,0 +1,44 @@
+"""`conventions check|suggest`: what can be read out of your own traffic."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+
+from stagewatch.core.cli.common import (
+    add_json_option,
+    add_settings_options,
+    emit,
+    printable,
+    settings_of,
+)
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the verbs."""
+    parent = verbs.add_parser("conventions", help="what turns your OTLP files give: check, suggest")
+    actions = parent.add_subparsers(title="actions", metavar="ACTION", required=True)
+    for name, text in (
+        ("check", "assemble OTLP files and show field by field what is there and what is missing"),
+        ("suggest", "propose an attribute map from the attribute names seen"),
+    ):
+        action = actions.add_parser(
+            name, help=text, epilog=f"Example: stagewatch conventions {name} captures/"
+        )
+        add_settings_options(action)
+        add_json_option(action)
+        action.add_argument("folder", type=Path, metavar="DIR", help="folder of .pb or .json files")
+        action.set_defaults(run=lambda arguments, name=name: _run(arguments, name))
+
+
+def _run(arguments: argparse.Namespace, action: str) -> int:
+    settings = settings_of(arguments)
+    report = importlib.import_module("stagewatch.collector.assemble.report")
+    if action == "check":
+        found = report.check(arguments.folder, attribute_map=settings.attribute_map)
+        emit(arguments, report.check_json(found), printable(report.check_text(found)))
+        return 0
+    suggested = report.suggest(arguments.folder)
+    emit(arguments, report.suggest_json(suggested), printable(report.suggest_text(suggested)))
+    return 0

@@ -1,0 +1,164 @@
+"""`dataset …`: rows and versions from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from stagewatch.core.cli.common import emit, table
+from stagewatch.core.cli.link import Link, add_link_options
+from stagewatch.core.errors import InvalidInputError
+
+_FORMATS = ("jsonl", "csv", "parquet")
+
+
+def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the verbs."""
+    parent = verbs.add_parser("dataset", help="datasets: list, show, add, import, export, diff")
+    actions = parent.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    listing = actions.add_parser("list", help="every dataset")
+    add_link_options(listing)
+    listing.set_defaults(run=_list)
+
+    show = actions.add_parser("show", help="rows of a dataset")
+    add_link_options(show)
+    show.add_argument("name")
+    show.add_argument("--version", type=int, help="a frozen version (default: the working copy)")
+    show.set_defaults(run=_show)
+
+    adding = actions.add_parser("add", help="promote a turn into a dataset")
+    add_link_options(adding)
+    adding.add_argument("name")
+    adding.add_argument("turn_id")
+    adding.add_argument("--kind", help="default: suggested from the turn")
+    adding.add_argument("--note")
+    adding.set_defaults(run=_add)
+
+    freeze = actions.add_parser("freeze", help="freeze the working copy as the next version")
+    add_link_options(freeze)
+    freeze.add_argument("name")
+    freeze.add_argument("--note", default="")
+    freeze.set_defaults(run=_freeze)
+
+    exporting = actions.add_parser("export", help="rows as a file")
+    add_link_options(exporting)
+    exporting.add_argument("name")
+    exporting.add_argument("--version", type=int)
+    exporting.add_argument("--format", choices=_FORMATS, default="jsonl")
+    exporting.add_argument("--out", type=Path, help="file to write (default: standard output)")
+    exporting.set_defaults(run=_export)
+
+    importing = actions.add_parser("import", help="rows from a file; all or nothing")
+    add_link_options(importing)
+    importing.add_argument("name")
+    importing.add_argument("file", type=Path)
+    importing.add_argument("--format", choices=_FORMATS, help="default: by the file's ending")
+    importing.set_defaults(run=_import)
+
+    diff = actions.add_parser("diff", help="what changed between two versions")
+    add_link_options(diff)
+    diff.add_argument("name")
+    diff.add_argument("old", type=int)
+    diff.add_argument("new", type=int)
+    diff.set_defaults(run=_diff)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with Link(arguments) as link:
+        found = link.call("GET", "/datasets")
+    columns = ["name", "version", "rows", "needs_review", "changed"]
+    emit(arguments, found, table(found["items"], columns) if found["items"] else "no dataset yet")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    with Link(arguments) as link:
+        found = link.call(
+            "GET", f"/datasets/{arguments.name}/rows", query={"version": arguments.version}
+        )
+    columns = ["row_id", "kind", "failure", "status", "question"]
+    emit(arguments, found, table(found["items"], columns, 60))
+    return 0
+
+
+def _add(arguments: argparse.Namespace) -> int:
+    body = {"dataset": arguments.name, "kind": arguments.kind, "note": arguments.note}
+    with Link(arguments) as link:
+        row = link.call(
+            "POST",
+            f"/turns/{arguments.turn_id}/promote",
+            body={key: value for key, value in body.items() if value},
+        )
+    emit(arguments, row, f"row {row['row_id']}: {row['kind']}, {row['failure']}, {row['status']}")
+    return 0
+
+
+def _freeze(arguments: argparse.Namespace) -> int:
+    with Link(arguments) as link:
+        made = link.call(
+            "POST", f"/datasets/{arguments.name}/versions", body={"note": arguments.note}
+        )
+    emit(arguments, made, f"version {made['version']} with {made['rows']} rows")
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    with Link(arguments) as link:
+        body = link.raw(
+            "GET",
+            f"/api/v1/datasets/{arguments.name}/export",
+            query={"format": arguments.format, "version": arguments.version},
+        )
+    if arguments.out:
+        arguments.out.write_bytes(body)
+    else:
+        sys.stdout.buffer.write(body)
+    return 0
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    kind = arguments.format or arguments.file.suffix.lstrip(".").lower()
+    if kind not in _FORMATS:
+        raise InvalidInputError(f"--format: cannot tell from {arguments.file.name!r}")
+    if not arguments.file.is_file():
+        raise InvalidInputError(f"no such file: {arguments.file}")
+    with Link(arguments) as link:
+        import json
+
+        answer = link.raw(
+            "POST",
+            f"/api/v1/datasets/{arguments.name}/import",
+            query={"format": kind},
+            body=arguments.file.read_bytes(),
+            content_type="application/octet-stream",
+        )
+    found = json.loads(answer)
+    emit(arguments, found, f"{found['imported']} rows imported into {found['dataset']}")
+    return 0
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    with Link(arguments) as link:
+        old, new = (
+            {
+                row["row_id"]: row
+                for row in link.call(
+                    "GET", f"/datasets/{arguments.name}/rows", query={"version": version}
+                )["items"]
+            }
+            for version in (arguments.old, arguments.new)
+        )
+    changes: list[dict[str, Any]] = []
+    for row_id in sorted(old.keys() | new.keys()):
+        before, after = old.get(row_id), new.get(row_id)
+        if before == after:
+            continue
+        what = "added" if before is None else "removed" if after is None else "changed"
+        row = after or before or {}
+        changes.append({"row_id": row_id, "what": what, "question": row.get("question")})
+    text = table(changes, ["what", "row_id", "question"], 60) if changes else "no difference"
+    emit(arguments, {"items": changes}, text)
+    return 0

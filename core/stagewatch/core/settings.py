@@ -1,0 +1,186 @@
+"""Settings: built once from `STAGEWATCH_*` variables and one TOML file, frozen, passed down.
+
+An unknown name stops the start and the nearest right one is named. A value in the environment
+wins over the file, the file over the default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from stagewatch.core.errors import SettingsError
+
+PREFIX = "STAGEWATCH_"
+
+# Names that other parts read from the environment themselves.
+_CLIENT_NAMES = frozenset({"STAGEWATCH_URL", "STAGEWATCH_API_KEY", "STAGEWATCH_CONFIG"})
+# The SDK's own variables (stagewatch.sdk reads them in the app's process).
+_SDK_NAMES = re.compile(r"STAGEWATCH_SDK_[A-Z_]+|STAGEWATCH_TEST_[A-Z_]+|STAGEWATCH_ENDPOINT")
+# Kubernetes puts these beside a service called "stagewatch".
+_SERVICE_LINK = re.compile(
+    r"STAGEWATCH_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?)"
+)
+
+
+def setting(default: Any, *, help: str, secret: bool = False) -> Any:  # noqa: A002, ANN401
+    """A settings field with its help text; secrets are kept out of `repr`."""
+    meta = {"help": help, "secret": secret}
+    if isinstance(default, (dict, list)):
+        return field(default_factory=lambda: type(default)(default), metadata=meta, repr=not secret)
+    return field(default=default, metadata=meta, repr=not secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every option of the server processes. The environment name is STAGEWATCH_ + upper case."""
+
+    data_dir: Path = setting(Path(".stagewatch"), help="Folder of the embedded engine and spool.")
+    host: str = setting("127.0.0.1", help="Address that all three listeners bind.")
+    port: int = setting(8600, help="Port of the API and UI.")
+    otlp_grpc_port: int = setting(4317, help="Port of the OTLP gRPC receiver.")
+    otlp_http_port: int = setting(4318, help="Port of the OTLP HTTP receiver.")
+    clickhouse_url: str = setting(
+        "", help="http(s)://user:password@host:8123/db; empty means embedded.", secret=True
+    )
+    log_level: str = setting("info", help="debug, info, warning or error.")
+    log_json: bool = setting(False, help="One JSON object a log line instead of text.")
+    allow_keyless: bool = setting(
+        False, help="Listen beyond loopback although no key is configured."
+    )
+    engine_memory_mb: int = setting(4096, help="Memory cap of the embedded engine.")
+    quiet_seconds: float = setting(5.0, help="Quiet time after a root arrives before assembly.")
+    orphan_seconds: float = setting(
+        30.0, help="Quiet time for a trace whose root has not come before it is assembled anyway."
+    )
+    reopen_hours: float = setting(24.0, help="How long late spans re-open a turn.")
+    ack: str = setting("spool", help="When a sender gets its yes: 'spool' or 'insert'.")
+    spool_max_mb: int = setting(4096, help="Size of the spool at which senders are told to wait.")
+    spool_min_free_mb: int = setting(512, help="Free disk below which senders are told to wait.")
+    segment_mb: float = setting(8.0, help="Size at which a spool segment is sealed.")
+    segment_seconds: float = setting(1.0, help="Age at which a spool segment is sealed.")
+    max_request_mb: int = setting(64, help="Largest request, on the wire and inflated.")
+    retention_days: int = setting(90, help="Days after which spans and turns are dropped.")
+    judge: str = setting("embedded", help="Which judge reads turns: 'embedded' or 'openai'.")
+    judge_model: str = setting("", help="Model of the openai judge.")
+    judge_input_usd: float = setting(2.5, help="Price of a million tokens the judge reads, USD.")
+    judge_output_usd: float = setting(10.0, help="Price of a million tokens it writes, USD.")
+    sample_rate: float = setting(1.0, help="Share of eligible turns the scorer reads, 0 to 1.")
+    score_every_seconds: float = setting(5.0, help="How often the scorer looks for new turns.")
+    budget_usd_per_day: float = setting(5.0, help="Hard limit of judge spending per UTC day.")
+    attribute_map: dict[str, str] = setting(
+        {}, help="Custom attribute names to turn fields, e.g. 'app.user_question' = 'question'."
+    )
+    tls_cert: str = setting("", help="PEM certificate for the OTLP listeners.")
+    tls_key: str = setting("", help="PEM private key for the OTLP listeners.")
+    tls_client_ca: str = setting("", help="PEM CA: senders must show a certificate it signed.")
+
+    @property
+    def embedded(self) -> bool:
+        """True when the store is the in-process engine."""
+        return not self.clickhouse_url
+
+
+def option_table() -> list[tuple[str, str, str]]:
+    """(environment name, default, help) of every setting, for the docs table and `--help`."""
+    rows = []
+    for spec in fields(Settings):
+        default = spec.default if spec.default is not MISSING else {}
+        rows.append((PREFIX + spec.name.upper(), str(default), str(spec.metadata["help"])))
+    return rows
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    found = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {found[0]}?" if found else f"; known names: {', '.join(known)}"
+
+
+def _convert(name: str, kind: Any, raw: Any) -> Any:  # noqa: ANN401
+    try:
+        if kind is bool:
+            if isinstance(raw, bool):
+                return raw
+            word = str(raw).strip().lower()
+            if word in {"1", "true", "yes", "on"}:
+                return True
+            if word in {"0", "false", "no", "off", ""}:
+                return False
+            raise ValueError
+        if kind is Path:
+            return Path(str(raw)).expanduser()
+        if kind in {int, float, str}:
+            return kind(raw)
+        pairs = raw if isinstance(raw, dict) else tomllib.loads(f"x = {raw}")["x"]
+        return {str(k): str(v) for k, v in pairs.items()}
+    except (ValueError, TypeError, AttributeError, tomllib.TOMLDecodeError):
+        word = getattr(kind, "__name__", "table")
+        raise SettingsError(f"{name}: {str(raw)!r} is not a {word}") from None
+
+
+def _check(settings: Settings) -> Settings:
+    for name in ("port", "otlp_grpc_port", "otlp_http_port"):
+        value = getattr(settings, name)
+        if not 0 <= value <= 65535:
+            raise SettingsError(f"{PREFIX}{name.upper()}: {value} is not a port (0 to 65535)")
+    if settings.ack not in {"spool", "insert"}:
+        raise SettingsError(f"{PREFIX}ACK: {settings.ack!r}: use 'spool' or 'insert'")
+    if settings.judge not in {"embedded", "openai"}:
+        raise SettingsError(f"{PREFIX}JUDGE: {settings.judge!r}: use 'embedded' or 'openai'")
+    if settings.judge == "openai" and not settings.judge_model:
+        raise SettingsError("STAGEWATCH_JUDGE=openai needs STAGEWATCH_JUDGE_MODEL (a model name)")
+    if not 0.0 <= settings.sample_rate <= 1.0:
+        raise SettingsError(f"STAGEWATCH_SAMPLE_RATE: {settings.sample_rate} is not in 0..1")
+    if settings.log_level not in {"debug", "info", "warning", "error"}:
+        raise SettingsError(f"STAGEWATCH_LOG_LEVEL: {settings.log_level!r}: use debug, info, …")
+    return settings
+
+
+def load_settings(environ: Mapping[str, str], config: Path | None = None) -> Settings:
+    """Settings from the TOML file (`config`, else STAGEWATCH_CONFIG, else ./stagewatch.toml
+    when it exists) overlaid by `environ`.
+
+    Raises:
+        SettingsError: unknown name (with the nearest right one), bad value, unreadable file.
+    """
+    hints = get_type_hints(Settings)
+    known = {spec.name: hints[spec.name] for spec in fields(Settings)}
+    values = _from_file(known, config or _config_path(environ))
+    names = [PREFIX + name.upper() for name in known]
+    for name, raw in environ.items():
+        if not name.startswith(PREFIX) or name in _CLIENT_NAMES or _SDK_NAMES.fullmatch(name):
+            continue
+        if _SERVICE_LINK.fullmatch(name) or raw.startswith(("tcp://", "udp://")):
+            continue
+        key = name.removeprefix(PREFIX).lower()
+        if key not in known or name != name.upper():
+            raise SettingsError(f"unknown setting {name}{_nearest(name, names)}")
+        values[key] = _convert(name, known[key], raw)
+    return _check(Settings(**values))
+
+
+def _config_path(environ: Mapping[str, str]) -> Path | None:
+    named = environ.get("STAGEWATCH_CONFIG")
+    if named:
+        return Path(named)
+    here = Path("stagewatch.toml")
+    return here if here.is_file() else None
+
+
+def _from_file(known: Mapping[str, Any], path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        loaded = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from None
+    for name in loaded:
+        if name not in known:
+            raise SettingsError(f"unknown setting {name!r} in {path}{_nearest(name, list(known))}")
+    return {name: _convert(f"{name} in {path}", known[name], raw) for name, raw in loaded.items()}

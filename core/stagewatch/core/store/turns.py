@@ -1,0 +1,305 @@
+"""Turns in the store: written by the assembler, read by scorer and API.
+
+A turn's row is replaceable: the highest `revision` of a key wins. The key holds the minute the
+turn started in, so when late spans move the start, the row under the old key is retired.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from stagewatch.core.codec import from_json, to_text
+from stagewatch.core.errors import InvalidInputError
+from stagewatch.core.model import Turn
+from stagewatch.core.store.client import Store
+
+TOTAL_CAP = 10_000
+"""Totals of lists are counted up to here; beyond it they are said to be inexact."""
+
+
+def _row(turn: Turn, assembled_at: datetime, revision: int, replaced_by: str) -> dict[str, Any]:
+    chunks = [chunk for retrieval in turn.retrievals for chunk in retrieval.chunks]
+    return {
+        "project": turn.project,
+        "turn_id": turn.turn_id,
+        "trace_id": turn.trace_id,
+        "started_at": turn.started_at,
+        "duration_ms": turn.duration_ms,
+        "service": turn.service,
+        "environment": turn.environment or "",
+        "release": turn.release or "",
+        "index_version": turn.index_version or "",
+        "prompt_version": turn.prompt_version or "",
+        "model": turn.model or "",
+        "conversation_id": turn.conversation_id or "",
+        "turn_index": turn.turn_index,
+        "user_id": turn.user_id or "",
+        "question": turn.question or "",
+        "rewritten_query": turn.rewritten_query or "",
+        "answer": turn.answer or "",
+        "refused": turn.refused,
+        "error": turn.error or "",
+        "tags": turn.tags,
+        "chunk_ids": [chunk.chunk_id or "" for chunk in chunks],
+        "document_ids": [chunk.document_id or "" for chunk in chunks],
+        "versions": [chunk.version or "" for chunk in chunks],
+        "input_tokens": turn.usage.input_tokens,
+        "output_tokens": turn.usage.output_tokens,
+        "cost_usd": turn.usage.cost_usd,
+        "conventions": list(turn.conventions),
+        "missing": [f"{item.field}: {item.why}" for item in turn.missing],
+        "complete": turn.complete,
+        "probe": turn.probe,
+        "replaced_by": replaced_by,
+        "assembled_at": assembled_at,
+        "revision": revision,
+        "body": to_text(turn),
+    }
+
+
+def put_turns(
+    store: Store, turns: Sequence[Turn], *, assembled_at: datetime, revision: int
+) -> None:
+    """Store `turns`; rows of the same turn with a lower `revision` are replaced."""
+    store.put("turns", [_row(turn, assembled_at, revision, "") for turn in turns])
+
+
+def retire_turns(
+    store: Store,
+    turns: Sequence[Turn],
+    *,
+    replaced_by: str,
+    assembled_at: datetime,
+    revision: int,
+) -> None:
+    """Leave a tombstone for `turns` that late spans moved or split; reads skip them."""
+    store.put("turns", [_row(turn, assembled_at, revision, replaced_by) for turn in turns])
+
+
+def get_turn(store: Store, turn_id: str, project: str | None = None) -> Turn | None:
+    """The newest revision of a turn, whatever its project unless one is given."""
+    found = store.row(
+        """SELECT body FROM turns WHERE turn_id = {turn_id:String}
+           AND ({project:String} = '' OR project = {project:String}) AND replaced_by = ''
+           ORDER BY revision DESC LIMIT 1""",
+        {"turn_id": turn_id, "project": project or ""},
+    )
+    return from_json(Turn, found["body"]) if found else None
+
+
+def turns_of_trace(store: Store, trace_id: str, project: str | None = None) -> list[Turn]:
+    """The turns of a trace in the order they started."""
+    found = store.rows(
+        """SELECT body FROM (
+             SELECT body, turn_id, started_at, replaced_by FROM turns
+             WHERE trace_id = {trace_id:String}
+               AND ({project:String} = '' OR project = {project:String})
+             ORDER BY revision DESC LIMIT 1 BY turn_id)
+           WHERE replaced_by = '' ORDER BY started_at, turn_id""",
+        {"trace_id": trace_id, "project": project or ""},
+    )
+    return [from_json(Turn, row["body"]) for row in found]
+
+
+def turns_of_conversation(
+    store: Store, project: str, conversation_id: str, limit: int = 100
+) -> list[Turn]:
+    """The turns of a conversation in the order they started, at most `limit`."""
+    found = store.rows(
+        """SELECT body FROM turns FINAL
+           WHERE project = {project:String} AND conversation_id = {id:String} AND replaced_by = ''
+           ORDER BY started_at, turn_id LIMIT {limit:UInt32}""",
+        {"project": project, "id": conversation_id, "limit": limit},
+    )
+    return [from_json(Turn, row["body"]) for row in found]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFilter:
+    """What a list of turns is narrowed by; None or "" leaves a field open.
+
+    `metric` with `below` keeps turns whose newest score of that metric is under the value.
+    `q` is words that must all stand in the question or all in the answer, case-blind.
+    """
+
+    project: str = "default"
+    since: datetime | None = None
+    until: datetime | None = None
+    service: str | None = None
+    release: str | None = None
+    index_version: str | None = None
+    flagged: bool | None = None
+    diagnosis: str | None = None
+    metric: str | None = None
+    below: float | None = None
+    q: str | None = None
+    conversation_id: str | None = None
+    chunk_id: str | None = None
+    probe: bool = False
+
+
+SUMMARY_COLUMNS = (
+    "turn_id, trace_id, project, service, release, index_version, prompt_version, model, "
+    "conversation_id, turn_index, started_at, duration_ms, question, answer, refused, error, "
+    "complete, length(chunk_ids) AS chunk_count"
+)
+
+_FLAGGED = "(SELECT turn_id FROM flags FINAL WHERE project = {project:String} AND state = 'open')"
+_DIAGNOSED = (
+    "(SELECT turn_id FROM diagnoses FINAL WHERE project = {project:String} "
+    "AND stage = {diagnosis:String})"
+)
+_BELOW = (
+    "(SELECT turn_id FROM scores FINAL WHERE project = {project:String} "
+    "AND metric = {metric:String} AND status = 'scored' AND value < {below:Float64} - 1e-9)"
+)
+
+
+def _where(wanted: TurnFilter) -> tuple[str, dict[str, Any]]:
+    params: dict[str, Any] = {"project": wanted.project, "probe": wanted.probe}
+    parts = ["project = {project:String}", "replaced_by = ''", "probe = {probe:Bool}"]
+    for name in ("service", "release", "index_version", "conversation_id"):
+        value = getattr(wanted, name)
+        if value:
+            parts.append(f"{name} = {{{name}:String}}")
+            params[name] = value
+    if wanted.since:
+        parts.append("started_at >= {since:DateTime64(6, 'UTC')}")
+        params["since"] = wanted.since.astimezone(UTC)
+    if wanted.until:
+        parts.append("started_at < {until:DateTime64(6, 'UTC')}")
+        params["until"] = wanted.until.astimezone(UTC)
+    if wanted.flagged is not None:
+        parts.append(f"turn_id {'IN' if wanted.flagged else 'NOT IN'} {_FLAGGED}")
+    if wanted.diagnosis:
+        parts.append(f"turn_id IN {_DIAGNOSED}")
+        params["diagnosis"] = wanted.diagnosis
+    if wanted.metric and wanted.below is not None:
+        parts.append(f"turn_id IN {_BELOW}")
+        params |= {"metric": wanted.metric, "below": wanted.below}
+    if wanted.chunk_id:
+        parts.append("has(chunk_ids, {chunk_id:String})")
+        params["chunk_id"] = wanted.chunk_id
+    if wanted.q and wanted.q.strip():
+        parts.append(
+            "(hasAllTokens(lower(question), {q:String}) OR hasAllTokens(lower(answer), {q:String}))"
+        )
+        params["q"] = wanted.q.lower()
+    return " AND ".join(parts), params
+
+
+def encode_cursor(row: Mapping[str, Any]) -> str:
+    """An opaque mark of where a page ended: the start time and id of its last turn."""
+    at: datetime = row["started_at"]
+    text = f"{at.replace(tzinfo=UTC).isoformat()}|{row['turn_id']}"
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def decode_cursor(cursor: str) -> tuple[datetime, str]:
+    """The start time and turn id inside a cursor.
+
+    Raises:
+        InvalidInputError: the cursor was not made by `encode_cursor`.
+    """
+    try:
+        at, turn_id = base64.urlsafe_b64decode(cursor.encode()).decode().split("|", 1)
+        return datetime.fromisoformat(at), turn_id
+    except (ValueError, binascii.Error, UnicodeError):
+        raise InvalidInputError("cursor: not one that this API gave out") from None
+
+
+def list_turns(
+    store: Store, wanted: TurnFilter, *, limit: int = 50, cursor: str | None = None
+) -> tuple[list[dict[str, Any]], str | None]:
+    """A page of turn summaries, newest first, and the cursor of the next page (None at the end)."""
+    where, params = _where(wanted)
+    if cursor:
+        at, turn_id = decode_cursor(cursor)
+        where += (
+            " AND (started_at, turn_id) < ({cursor_at:DateTime64(6, 'UTC')}, {cursor_id:String})"
+        )
+        params |= {"cursor_at": at, "cursor_id": turn_id}
+    found = store.rows(
+        f"SELECT {SUMMARY_COLUMNS} FROM turns FINAL WHERE {where} "
+        "ORDER BY started_at DESC, turn_id DESC LIMIT {limit:UInt32}",
+        {**params, "limit": limit + 1},
+    )
+    page = found[:limit]
+    return page, (encode_cursor(page[-1]) if len(found) > limit else None)
+
+
+def count_turns(store: Store, wanted: TurnFilter) -> tuple[int, bool]:
+    """How many turns match, counted up to `TOTAL_CAP`, and whether the number is exact."""
+    where, params = _where(wanted)
+    n = store.value(
+        f"SELECT count() FROM (SELECT 1 FROM turns FINAL WHERE {where} LIMIT {TOTAL_CAP + 1})",
+        params,
+    )
+    return min(int(n), TOTAL_CAP), int(n) <= TOTAL_CAP
+
+
+def full_turns(store: Store, wanted: TurnFilter, *, limit: int = 1000) -> list[Turn]:
+    """Whole turns that match, newest first; for scans such as corpus search and drift lists."""
+    where, params = _where(wanted)
+    found = store.rows(
+        f"SELECT body FROM turns FINAL WHERE {where} "
+        "ORDER BY started_at DESC, turn_id DESC LIMIT {limit:UInt32}",
+        {**params, "limit": limit},
+    )
+    return [from_json(Turn, row["body"]) for row in found]
+
+
+def turns_by_id(store: Store, turn_ids: Iterable[str]) -> dict[str, Turn]:
+    """The newest revisions of these turns; ids that are not there are left out."""
+    ids = list(turn_ids)
+    if not ids:
+        return {}
+    found = store.rows(
+        """SELECT turn_id, body, replaced_by FROM turns WHERE turn_id IN {ids:Array(String)}
+           ORDER BY revision DESC LIMIT 1 BY turn_id""",
+        {"ids": ids},
+    )
+    return {r["turn_id"]: from_json(Turn, r["body"]) for r in found if not r["replaced_by"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A finished turn that has no decision at its present revision."""
+
+    turn: Turn
+    revision: int
+    assembled_at: datetime
+
+
+def undecided_turns(
+    store: Store, *, assembled_after: datetime, limit: int, now: datetime
+) -> list[Pending]:
+    """Turns assembled after the given time without a decision at their revision, oldest first.
+
+    Partitions are pruned by a start time at most 31 days before the watermark: late turns older
+    than that are not eligible for live scoring.
+    """
+    horizon = min(assembled_after, now) - timedelta(days=31)
+    found = store.rows(
+        """SELECT body, revision, assembled_at FROM turns FINAL
+           WHERE assembled_at >= {after:DateTime64(3, 'UTC')} AND replaced_by = ''
+             AND started_at >= {horizon:DateTime64(6, 'UTC')}
+             AND (turn_id, revision) NOT IN (
+               SELECT turn_id, revision FROM decisions FINAL
+               WHERE started_at >= {horizon:DateTime64(6, 'UTC')} AND outcome != 'pending')
+           ORDER BY assembled_at, turn_id LIMIT {limit:UInt32}""",
+        {"after": assembled_after, "horizon": horizon, "limit": limit},
+    )
+    return [
+        Pending(
+            from_json(Turn, row["body"]),
+            row["revision"],
+            row["assembled_at"].replace(tzinfo=UTC),
+        )
+        for row in found
+    ]

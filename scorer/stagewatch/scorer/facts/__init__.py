@@ -1,0 +1,1 @@
+"""Things in a text that can be checked exactly: numbers, units, money, dates, bounds, negation."""

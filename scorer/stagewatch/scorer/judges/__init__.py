@@ -1,0 +1,1 @@
+"""Judges: what reads a turn's texts and labels them. All speak the protocol in `protocol`."""

@@ -1,0 +1,1 @@
+"""Plain text reading: words and stems, sentences with offsets, passages with an index, claims."""

@@ -1,0 +1,38 @@
+"""What `configure` set up: the tracer, the content settings, where feedback goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opentelemetry import trace
+
+from stagewatch.sdk._content import Content
+
+if TYPE_CHECKING:
+    from stagewatch.sdk._feedback import FeedbackSender
+
+SCOPE = "stagewatch.sdk"
+
+
+class Runtime:
+    """One per process. Before `configure` the tracer is whatever provider the app has set."""
+
+    def __init__(self) -> None:
+        self.content = Content()
+        self.app_name = "rag"
+        self.sender: FeedbackSender | None = None
+        self.own_tracer: trace.Tracer | None = None
+
+    def tracer(self) -> trace.Tracer:
+        """The tracer every stage opens its span with."""
+        if self.own_tracer is None:
+            # Not kept: the app may set its provider later.
+            return trace.get_tracer(SCOPE)
+        return self.own_tracer
+
+    def use(self, tracer: trace.Tracer | None) -> None:
+        """Open later spans with `tracer`; None goes back to the app's global provider."""
+        self.own_tracer = tracer
+
+
+runtime = Runtime()

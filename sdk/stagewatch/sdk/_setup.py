@@ -1,0 +1,203 @@
+"""`configure` and `shutdown`: where spans go, once per process."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+
+from stagewatch.sdk._content import Capture, Content
+from stagewatch.sdk._feedback import FeedbackSender
+from stagewatch.sdk._guard import guard, guarded, log
+from stagewatch.sdk._runtime import SCOPE, runtime
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+    from stagewatch.sdk._export import QueueProcessor
+
+DEFAULT_ENDPOINT = "http://localhost:4318"
+DEFAULT_URL = "http://localhost:8600"
+FEEDBACK_EXIT_S = 2.0
+_OTEL_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_LENGTH_LIMITS = (
+    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+)
+
+
+class _Installed:
+    """What `configure` made, for `shutdown` to end."""
+
+    def __init__(self) -> None:
+        self.processor: QueueProcessor | None = None
+        self.provider: TracerProvider | None = None
+        self.exit_registered = False
+
+
+_installed = _Installed()
+
+
+@guarded("configure")
+def configure(
+    endpoint: str | None = None,
+    *,
+    service: str | None = None,
+    release: str | None = None,
+    environment: str | None = None,
+    api_key: str | None = None,
+    url: str | None = None,
+    app: str | None = None,
+    content: Content | Capture | None = None,
+    provider: TracerProvider | None = None,
+) -> None:
+    """Send turns to stagewatch. Never raises; call it once, early, after your own OpenTelemetry
+    setup if you have one.
+
+    With a TracerProvider in place (given, or set globally) a processor is added to it and your
+    other exporters, resource and sampler stay as they are. Without one, a provider is made and
+    set globally, so that spans of other instrumentations in the same trace come along.
+
+    Args:
+        endpoint: OTLP/HTTP address, e.g. "http://stagewatch:4318". Else STAGEWATCH_ENDPOINT, else
+            the OTEL_EXPORTER_OTLP_* variables, else http://localhost:4318.
+        service: `service.name`; else OTEL_SERVICE_NAME. Used when we make the provider.
+        release: `service.version` of the app that answers. Used when we make the provider.
+        environment: `deployment.environment.name`. Used when we make the provider.
+        api_key: Ingest key; else STAGEWATCH_API_KEY. Not sent to an OTEL_* endpoint, which may
+            be somebody else's.
+        url: Address of the API for `feedback`; else STAGEWATCH_URL, else http://localhost:8600.
+        app: Name of the turn spans; else `service`.
+        content: What text may leave the process: a `Content`, or "on", "hashed" or "off" for all.
+        provider: The TracerProvider to add to, instead of the global one.
+    """
+    if _installed.processor is not None:
+        log.warning("stagewatch is configured already; call shutdown() first")
+        return
+    key = api_key or os.environ.get("STAGEWATCH_API_KEY")
+    runtime.content = _content(content)
+    runtime.app_name = app or service or os.environ.get("OTEL_SERVICE_NAME") or "rag"
+    runtime.sender = _sender(url, key)
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return
+    _install(provider, endpoint, key, _resource(service, release, environment))
+
+
+def feedback_sender() -> FeedbackSender:
+    """Where feedback goes; made from the environment in a process that never calls `configure`."""
+    if runtime.sender is None:
+        runtime.sender = _sender(None, os.environ.get("STAGEWATCH_API_KEY"))
+    return runtime.sender
+
+
+def _sender(url: str | None, key: str | None) -> FeedbackSender:
+    if not _installed.exit_registered:
+        _installed.exit_registered = True
+        atexit.register(shutdown)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_after_fork)
+    return FeedbackSender(url or os.environ.get("STAGEWATCH_URL") or DEFAULT_URL, key)
+
+
+def _install(
+    provider: TracerProvider | None, endpoint: str | None, key: str | None, named: dict[str, str]
+) -> None:
+    # Imported here so that an app that only names stages does not pay for the OpenTelemetry SDK.
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+
+    from stagewatch.sdk._export import QueueProcessor  # noqa: PLC0415
+
+    processor = QueueProcessor(lambda: _exporter(endpoint, key))
+    current = provider or trace.get_tracer_provider()
+    if not isinstance(current, TracerProvider):
+        # Our own provider does not end at exit by itself: `shutdown` does it, with a deadline.
+        current = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
+        trace.set_tracer_provider(current)
+        _installed.provider = current
+    elif named:
+        log.info("stagewatch: service, release and environment come from your TracerProvider")
+    current.add_span_processor(processor)
+    _installed.processor = processor
+    runtime.use(current.get_tracer(SCOPE))
+
+
+def _resource(service: str | None, release: str | None, environment: str | None) -> dict[str, str]:
+    named = {
+        "service.name": service,
+        "service.version": release,
+        "deployment.environment.name": environment,
+    }
+    return {name: value for name, value in named.items() if value}
+
+
+def _exporter(endpoint: str | None, key: str | None) -> SpanExporter:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
+        OTLPSpanExporter,
+    )
+
+    chosen = endpoint or os.environ.get("STAGEWATCH_ENDPOINT")
+    if chosen is None and any(os.environ.get(name) for name in _OTEL_ENDPOINTS):
+        return OTLPSpanExporter()
+    address = (chosen or DEFAULT_ENDPOINT).rstrip("/")
+    if not address.endswith("/v1/traces"):
+        address += "/v1/traces"
+    options: dict[str, Any] = {"endpoint": address}
+    if key:
+        options["headers"] = {"authorization": f"Bearer {key}"}
+    return OTLPSpanExporter(**options)
+
+
+def _content(content: Content | Capture | None) -> Content:
+    if content is None:
+        word = os.environ.get("STAGEWATCH_SDK_CONTENT", "on").strip().lower()
+        if word not in {"on", "hashed", "off"}:
+            # Failing closed: somebody meant to restrict the content and misspelt it.
+            log.warning("STAGEWATCH_SDK_CONTENT must be on, hashed or off; content is off")
+            word = "off"
+        chosen = Content.all(word)  # type: ignore[arg-type]  # checked above
+    elif isinstance(content, str):
+        chosen = Content.all(content)
+    else:
+        chosen = replace(content)
+    for name in _LENGTH_LIMITS:
+        limit = os.environ.get(name, "")
+        if limit.isdigit():
+            return chosen.limited_to(int(limit))
+    return chosen
+
+
+def _after_fork() -> None:
+    guard.after_fork()
+    if _installed.processor is not None:
+        _installed.processor.after_fork()
+    if runtime.sender is not None:
+        runtime.sender.after_fork()
+
+
+@guarded("flush")
+def flush(timeout_s: float = 10.0) -> bool:
+    """Wait until spans and feedback queued so far were sent or given up; False on time-out."""
+    sent = True
+    if _installed.processor is not None:
+        sent = _installed.processor.force_flush(int(timeout_s * 1000))
+    if runtime.sender is not None:
+        sent = runtime.sender.flush(timeout_s) and sent
+    return sent
+
+
+@guarded("shut down")
+def shutdown() -> None:
+    """Send what is queued, for a few seconds at most, and stop. Runs by itself at exit."""
+    processor, _installed.processor = _installed.processor, None
+    _installed.provider = None
+    runtime.use(None)
+    if processor is not None:
+        processor.shutdown()
+    sender, runtime.sender = runtime.sender, None
+    if sender is not None:
+        sender.stop(FEEDBACK_EXIT_S)

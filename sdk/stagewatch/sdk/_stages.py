@@ -1,0 +1,258 @@
+"""The four stages inside a turn: rewrite, retrieve, rerank, generate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from opentelemetry.trace import SpanKind
+
+from stagewatch.sdk import semconv as key
+from stagewatch.sdk._content import admit
+from stagewatch.sdk._documents import documents_json, ids_of, read_documents
+from stagewatch.sdk._guard import guarded
+from stagewatch.sdk._responses import Reply, read_reply
+from stagewatch.sdk._runtime import runtime
+from stagewatch.sdk._steps import Step, compact
+from stagewatch.sdk._turn import first_text, read_message
+
+_QUERY_NAMES = ("query", "question", "text", "input", "message")
+
+
+class Rewrite(Step):
+    """The question made self-contained. Record the query it came to, even when unchanged."""
+
+    _fixed: ClassVar[dict[str, Any]] = {
+        key.STEP: "rewrite",
+        key.SPAN_KIND: "CHAIN",
+    }
+
+    def __init__(self, question: str | None, options: dict[str, Any]) -> None:
+        super().__init__("rewrite")
+        self._question = question
+        self._options = options
+
+    def _fresh(self, arguments: dict[str, Any]) -> Rewrite:
+        return Rewrite(self._question or first_text(arguments, _QUERY_NAMES), self._options)
+
+    @guarded("record a rewrite")
+    def _take(self, result: object) -> None:
+        reply = read_reply(result)
+        if reply.text is None:
+            return
+        self._put(key.RESPONSE_MODEL, reply.model)
+        self._put(key.INPUT_TOKENS, reply.input_tokens)
+        self._put(key.OUTPUT_TOKENS, reply.output_tokens)
+        self._put_text("question", key.OUTPUT, reply.text)
+        self._attributes[key.REWRITE_APPLIED] = reply.text != self._question
+        if self._turn is not None:
+            self._turn.rewritten(reply.text)
+
+    def _complete(self) -> None:
+        self._put(key.REQUEST_MODEL, self._options.get("model"))
+        self._put_text("question", key.INPUT, self._question)
+
+
+class Retrieve(Step):
+    """One retriever call: a query and its ranked passages."""
+
+    _kind = SpanKind.CLIENT
+    _fixed: ClassVar[dict[str, Any]] = {
+        key.STEP: "retrieve",
+        key.OPERATION: "retrieval",
+        key.SPAN_KIND: "RETRIEVER",
+    }
+
+    def __init__(self, query: str | None, options: dict[str, Any]) -> None:
+        source = options.get("source")
+        super().__init__(f"retrieval {source}" if source else "retrieval")
+        self._query = query
+        self._options = options
+
+    def _fresh(self, arguments: dict[str, Any]) -> Retrieve:
+        options = dict(self._options)
+        if options.get("top_k") is None:
+            found = (arguments.get(name) for name in ("top_k", "k", "limit", "n_results"))
+            options["top_k"] = next((n for n in found if type(n) is int), None)
+        return Retrieve(self._query or first_text(arguments, _QUERY_NAMES), options)
+
+    @guarded("record documents")
+    def _take(self, result: object) -> None:
+        rows = read_documents(result)
+        kind = self._options.get("score_kind") or next(
+            (row["score_kind"] for row in rows if "score_kind" in row), None
+        )
+        self._put(key.SCORE_KIND, kind)
+        self._attributes[key.DOCUMENTS] = documents_json(
+            rows, key.DOCUMENTS, runtime.content, self._notes
+        )
+
+    def _complete(self) -> None:
+        options = self._options
+        self._put_text("question", key.RETRIEVAL_QUERY, self._query)
+        self._put(key.RETRIEVAL_TOP_K, options.get("top_k"))
+        self._put(key.DATA_SOURCE, options.get("source"))
+        self._put(key.INDEX_VERSION, options.get("index_version"))
+
+
+class Rerank(Step):
+    """A second opinion on the order: documents in, documents out."""
+
+    _fixed: ClassVar[dict[str, Any]] = {
+        key.STEP: "rerank",
+        key.OPERATION: "rerank",
+        key.SPAN_KIND: "RERANKER",
+    }
+
+    def __init__(self, query: str | None, documents: object, options: dict[str, Any]) -> None:
+        model = options.get("model")
+        super().__init__(f"rerank {model}" if model else "rerank")
+        self._query = query
+        self._documents = documents
+        self._options = options
+
+    def _fresh(self, arguments: dict[str, Any]) -> Rerank:
+        documents = self._documents
+        if documents is None:
+            documents = next((v for v in arguments.values() if isinstance(v, (list, tuple))), None)
+        options = dict(self._options)
+        if options.get("top_k") is None:
+            found = (arguments.get(name) for name in ("top_k", "top_n", "k"))
+            options["top_k"] = next((n for n in found if type(n) is int), None)
+        return Rerank(self._query or first_text(arguments, _QUERY_NAMES), documents, options)
+
+    @guarded("open a rerank stage")
+    def _open(self) -> None:
+        super()._open()
+        if self._live and self._documents is not None:
+            # Now, not at the end: rerankers like to sort the list in place.
+            ids = ids_of(read_documents(self._documents))
+            if ids:
+                self._attributes[key.RERANK_INPUT_IDS] = ids
+
+    @guarded("record reranked documents")
+    def _take(self, result: object) -> None:
+        rows = read_documents(result)
+        self._attributes[key.RERANK_DOCUMENTS] = documents_json(
+            rows, key.RERANK_DOCUMENTS, runtime.content, self._notes
+        )
+
+    def _complete(self) -> None:
+        self._put_text("question", key.RERANK_QUERY, self._query)
+        self._put(key.RERANK_MODEL, self._options.get("model"))
+        self._put(key.RERANK_TOP_K, self._options.get("top_k"))
+
+
+class Generate(Step):
+    """The model call that answers."""
+
+    _kind = SpanKind.CLIENT
+    _fixed: ClassVar[dict[str, Any]] = {
+        key.STEP: "generate",
+        key.OPERATION: "chat",
+        key.SPAN_KIND: "LLM",
+    }
+
+    def __init__(self, model: str | None, options: dict[str, Any]) -> None:
+        super().__init__(f"chat {model}" if model else "chat")
+        self._model = model
+        self._options = options
+
+    def _fresh(self, arguments: dict[str, Any]) -> Generate:
+        options = dict(self._options)
+        for name in ("context", "documents", "docs", "chunks", "passages"):
+            if options.get("context") is None and isinstance(arguments.get(name), (list, tuple)):
+                options["context"] = arguments[name]
+        for name in ("messages", "input", "prompt"):
+            if options.get("messages") is None and isinstance(arguments.get(name), (list, str)):
+                options["messages"] = arguments[name]
+        model = self._model
+        if model is None and isinstance(arguments.get("model"), str):
+            model = arguments["model"]
+        return Generate(model, options)
+
+    @guarded("record the context")
+    def context(self, documents: object) -> None:
+        """The documents that were put in the prompt, in their order there."""
+        if not self._live:
+            return
+        rows = read_documents(documents)
+        ids = ids_of(rows)
+        self._attributes[key.CONTEXT_IDS] = [row["id"] for row in rows if "id" in row]
+        if ids is None:
+            self._attributes[key.CONTEXT_DOCUMENTS] = documents_json(
+                rows, key.CONTEXT_DOCUMENTS, runtime.content, self._notes
+            )
+
+    @guarded("record messages")
+    def messages(self, messages: object) -> None:
+        """The prompt as sent: a string, or a list of messages."""
+        if self._live and messages:
+            self._put(key.INPUT_MESSAGES, self._messages_json(messages))
+
+    @guarded("record usage")
+    def usage(
+        self,
+        *,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cost_usd: float | None = None,
+    ) -> None:
+        """Tokens and cost in US dollars, where the response itself does not tell them."""
+        self._put(key.INPUT_TOKENS, input_tokens)
+        self._put(key.OUTPUT_TOKENS, output_tokens)
+        self._put(key.COST_USD, cost_usd)
+
+    @guarded("open a generate stage")
+    def _open(self) -> None:
+        super()._open()
+        if not self._live:
+            return
+        if self._options.get("context") is not None:
+            self.context(self._options["context"])
+        if self._options.get("messages") is not None:
+            self.messages(self._options["messages"])
+
+    def _messages_json(self, messages: object) -> str | None:
+        if isinstance(messages, str):
+            messages = [("user", messages)]
+        rows = []
+        for message in messages if isinstance(messages, (list, tuple)) else ():
+            role, text = read_message(message)
+            shown = admit(runtime.content, "messages", key.INPUT_MESSAGES, text, self._notes)
+            if shown is None:
+                return None
+            rows.append({"role": role, "parts": [{"type": "text", "content": shown}]})
+        return compact(rows)
+
+    @guarded("record a reply")
+    def _take(self, result: object) -> None:
+        reply = read_reply(result)
+        if reply.text is None and isinstance(result, Mapping):
+            reply.text = compact(result)
+        self._take_reply(reply)
+
+    def _take_reply(self, reply: Reply) -> None:
+        self._put(key.RESPONSE_MODEL, reply.model)
+        self._put(key.RESPONSE_ID, reply.response_id)
+        self._put(key.INPUT_TOKENS, reply.input_tokens)
+        self._put(key.OUTPUT_TOKENS, reply.output_tokens)
+        self._put(key.FINISH_REASONS, reply.finish_reasons or None)
+        if reply.text is None:
+            return
+        shown = admit(runtime.content, "answer", key.OUTPUT_MESSAGES, reply.text, self._notes)
+        if shown is None:
+            return
+        if self._turn is not None:
+            self._turn.answered(shown)
+        row: dict[str, Any] = {"role": "assistant", "parts": [{"type": "text", "content": shown}]}
+        if reply.finish_reasons:
+            row["finish_reason"] = reply.finish_reasons[0]
+        self._attributes[key.OUTPUT_MESSAGES] = compact([row])
+
+    def _complete(self) -> None:
+        options = self._options
+        self._put(key.REQUEST_MODEL, self._model)
+        self._put(key.PROVIDER, options.get("provider"))
+        self._put(key.PROMPT_NAME, options.get("prompt_name"))
+        self._put(key.PROMPT_VERSION, options.get("prompt_version"))

@@ -1,0 +1,248 @@
+"""The base of all stages: a span that opens, takes what the app hands it, and ends exactly once.
+
+Nothing here may raise into the app: every method that does work of ours is `guarded`, and the
+app's own code (the body of a `with`) never runs under the guard.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, cast
+
+from opentelemetry import context as otel_context
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    set_span_in_context,
+)
+
+from stagewatch.sdk import semconv as key
+from stagewatch.sdk._content import Notes, admit
+from stagewatch.sdk._guard import guarded
+from stagewatch.sdk._responses import Reply
+from stagewatch.sdk._runtime import runtime
+from stagewatch.sdk._streams import Reading, StreamProxy, is_stream
+
+if TYPE_CHECKING:
+    from stagewatch.sdk._turn import Turn
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+current_turn: ContextVar[Turn | None] = ContextVar("stagewatch_turn", default=None)
+
+_MAX_ERROR = 1_000
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
+def compact(value: object) -> str:
+    """`value` as compact JSON text; what JSON does not know becomes its `str`."""
+    return _encode(value)
+
+
+def well_formed(attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes with lone surrogates replaced: UTF-8 cannot hold them, and one such text would
+    cost the whole batch of spans it is sent with.
+    """
+    for name, value in attributes.items():
+        if isinstance(value, str):
+            if not value.isascii():
+                attributes[name] = _utf8(value)
+        elif isinstance(value, list):
+            attributes[name] = [_utf8(item) for item in value]
+    return attributes
+
+
+def _utf8(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+class Step:
+    """One stage of a turn, as a `with` block, an `async with` block or a decorator."""
+
+    _kind: ClassVar[SpanKind] = SpanKind.INTERNAL
+    _fixed: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._attributes: dict[str, Any] = self._fixed.copy()
+        self._notes = Notes()
+        self._span: Span = INVALID_SPAN
+        self._live = False
+        self._token: Token[Any] | None = None
+        self._turn: Turn | None = None
+        self._reading: Reading | None = None
+        self._left = False
+        self._held = False
+
+    @property
+    def trace_id(self) -> str:
+        """32 hex digits: what `feedback` and the UI know this turn's trace by."""
+        return f"{self._span.get_span_context().trace_id:032x}"
+
+    @property
+    def span_id(self) -> str:
+        """16 hex digits of this stage's span."""
+        return f"{self._span.get_span_context().span_id:016x}"
+
+    def record(self, result: T) -> T:
+        """Note `result` as this stage's result and give it back unchanged.
+
+        A stream comes back as one that yields the same pieces; the stage then ends with it.
+        """
+        if self._live:
+            if is_stream(result):
+                wrapped = self._follow(result)
+                if wrapped is not None:
+                    return cast("T", wrapped)
+            else:
+                self._take(result)
+        return result
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leave(error)
+
+    async def __aenter__(self) -> Self:
+        self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leave(error)
+
+    def __call__(self, func: Callable[P, R]) -> Callable[P, R]:
+        """Decorate `func`: each call is one such stage."""
+        from stagewatch.sdk._wrap import wrap_function  # noqa: PLC0415 - it needs Step itself
+
+        return wrap_function(self, func)
+
+    # -- for decorators ----------------------------------------------------------------------
+
+    def _fresh(self, arguments: dict[str, Any]) -> Step:
+        """A new stage with this one's options for one call of a decorated function."""
+        raise NotImplementedError
+
+    # -- opening and ending ------------------------------------------------------------------
+
+    @guarded("open a stage")
+    def _open(self) -> None:
+        self._turn = current_turn.get()
+        self._span = runtime.tracer().start_span(_utf8(self._name), kind=self._kind)
+        self._live = self._span.is_recording()
+        self._attach()
+
+    def _attach(self) -> None:
+        self._token = otel_context.attach(set_span_in_context(self._span))
+
+    def _detach(self) -> None:
+        token, self._token = self._token, None
+        if token is None:
+            return
+        # Not otel_context.detach: that logs an error when an async generator is finished in
+        # another context than it was started in, which is ordinary.
+        try:  # noqa: SIM105 - suppress() costs a microsecond on the app's thread
+            token.var.reset(token)
+        except ValueError:
+            pass
+
+    @guarded("leave a stage")
+    def _leave(self, error: BaseException | None) -> None:
+        self._detach()
+        if self._held and error is None:
+            return
+        self._left = True
+        if self._reading is not None and error is None:
+            return
+        self._finish(error)
+
+    def _finish(self, error: BaseException | None) -> None:
+        span = self._span
+        if self._live:
+            self._live = False
+            attributes = self._attributes
+            if error is not None:
+                self._fail(error)
+            self._complete()
+            if self._turn is not None and self._turn is not self:
+                attributes.update(self._turn.shared)
+            if self._notes.cut:
+                attributes[key.CUT] = self._notes.cut
+            if self._notes.redacted:
+                attributes[key.REDACTED] = self._notes.redacted
+            span.set_attributes(well_formed(attributes))
+        span.end()
+
+    def _complete(self) -> None:
+        """Last words of a subclass before its attributes are written."""
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, GeneratorExit):
+            self._attributes[key.STREAM_CLOSED_EARLY] = True
+            return
+        kind = type(error).__qualname__
+        self._attributes[key.ERROR_TYPE] = kind
+        text = admit(
+            runtime.content, "error", "status.message", str(error), self._notes, _MAX_ERROR
+        )
+        self._span.set_status(Status(StatusCode.ERROR, f"{kind}: {text}" if text else kind))
+
+    # -- results -----------------------------------------------------------------------------
+
+    @guarded("record a result")
+    def _take(self, result: object) -> None:
+        raise NotImplementedError
+
+    @guarded("follow a stream")
+    def _follow(self, stream: object) -> StreamProxy:
+        self._reading = Reading(self._streamed, runtime.content.max_text)
+        return StreamProxy(stream, self._reading)
+
+    def _streamed(self, reply: Reply, error: BaseException | None) -> None:
+        self._reading = None
+        if not self._live:
+            return
+        self._take_reply(reply)
+        if self._left:
+            self._finish(error)
+        elif error is not None and not isinstance(error, GeneratorExit):
+            self._fail(error)
+
+    def _take_reply(self, reply: Reply) -> None:
+        if reply.text is not None:
+            self._take(reply.text)
+
+    # -- attributes --------------------------------------------------------------------------
+
+    def _put(self, name: str, value: Any) -> None:  # noqa: ANN401
+        if value is not None:
+            self._attributes[name] = value
+
+    def _put_text(self, field: str, name: str, text: str | None) -> None:
+        if text is not None:
+            self._put(name, admit(runtime.content, field, name, text, self._notes))

@@ -1,0 +1,188 @@
+"""Spans and feedback over real sockets: what a collector and an API would get."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.support.sdk_receiver import Receiver, receiver
+
+from stagewatch.collector.assemble import assemble_turns
+from stagewatch.collector.assemble.otlp_file import read_otlp_spans
+
+pytestmark = pytest.mark.integration
+
+TELL = """
+from stagewatch import sdk
+with sdk.turn("how long?", conversation_id="c1") as turn:
+    with sdk.retrieve("how long?") as step:
+        step.record([{"id": "a", "content": "Thirty days."}])
+    with sdk.generate("m", context=["a"]) as step:
+        step.record("30 days")
+"""
+
+
+def run(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "STAGEWATCH_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=clean | environ,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def traces(collector: Receiver) -> list[bytes]:
+    return collector.bodies.get("/v1/traces", [])
+
+
+def test_configure_alone_sends_at_exit_with_release_and_key() -> None:
+    with receiver() as collector:
+        run(
+            "from stagewatch.sdk import configure\n"
+            f"configure({collector.url!r}, service='bot', release='1.4', environment='test',"
+            " api_key='k1')\n" + TELL
+        )
+        (body,) = traces(collector)
+        headers = collector.headers["/v1/traces"][0]
+    assert headers["authorization"] == "Bearer k1"
+    (turn,) = assemble_turns(read_otlp_spans(body))
+    assert (turn.service, turn.release, turn.environment) == ("bot", "1.4", "test")
+    assert (turn.question, turn.answer) == ("how long?", "30 days")
+
+
+def test_otel_variables_are_honoured_and_get_no_key_of_ours() -> None:
+    with receiver() as collector:
+        run(
+            "from stagewatch.sdk import configure\nconfigure()\n" + TELL,
+            OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
+            OTEL_EXPORTER_OTLP_HEADERS="x-team=blue",
+            OTEL_SERVICE_NAME="named",
+            OTEL_RESOURCE_ATTRIBUTES="service.version=9",
+            STAGEWATCH_API_KEY="secret",
+        )
+        (body,) = traces(collector)
+        headers = collector.headers["/v1/traces"][0]
+    assert headers["x-team"] == "blue"
+    assert "authorization" not in headers
+    (turn,) = assemble_turns(read_otlp_spans(body))
+    assert (turn.service, turn.release) == ("named", "9")
+
+
+def test_an_existing_provider_keeps_its_exporter_and_resource() -> None:
+    with receiver() as theirs, receiver() as ours:
+        run(
+            "from opentelemetry import trace\n"
+            "from opentelemetry.sdk.resources import Resource\n"
+            "from opentelemetry.sdk.trace import TracerProvider\n"
+            "from opentelemetry.sdk.trace.export import BatchSpanProcessor\n"
+            "from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter\n"
+            "provider = TracerProvider(resource=Resource.create({'service.name': 'their-app'}))\n"
+            f"exporter = OTLPSpanExporter({theirs.url + '/v1/traces'!r})\n"
+            "provider.add_span_processor(BatchSpanProcessor(exporter))\n"
+            "trace.set_tracer_provider(provider)\n"
+            "from stagewatch.sdk import configure\n"
+            f"configure({ours.url!r}, service='ignored')\n"
+            "assert trace.get_tracer_provider() is provider\n" + TELL
+        )
+        for collector in (theirs, ours):
+            (body,) = traces(collector)
+            (turn,) = assemble_turns(read_otlp_spans(body))
+            assert turn.service == "their-app"
+
+
+def test_the_sdk_can_be_switched_off_by_the_otel_variable() -> None:
+    with receiver() as collector:
+        run(
+            f"from stagewatch.sdk import configure\nconfigure({collector.url!r})\n" + TELL,
+            OTEL_SDK_DISABLED="true",
+        )
+        assert collector.bodies == {}
+
+
+def test_unconfigured_code_sends_nothing_and_runs() -> None:
+    done = run(TELL + "print(turn.record('x'))")
+    assert (done.stdout, done.stderr) == ("x\n", "")
+
+
+def test_flush_and_forked_children_send_each_span_once() -> None:
+    code = (
+        "import os\nfrom stagewatch import sdk\nsdk.configure({url!r})\n"
+        "def tell(q):\n"
+        "    with sdk.turn(q): pass\n"
+        "tell('parent before')\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    tell('child')\n"
+        "    assert sdk.flush(10)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(pid, 0)\n"
+        "tell('parent after')\n"
+        "assert sdk.flush(10)\n"
+    )
+    with receiver() as collector:
+        run(code.replace("{url!r}", repr(collector.url)))
+        rows = [row for body in traces(collector) for row in read_otlp_spans(body)]
+    asked = sorted(row.attributes["input.value"] for row in rows)
+    assert asked == ["child", "parent after", "parent before"]
+
+
+def test_feedback_is_posted_from_a_process_that_saw_no_turn() -> None:
+    with receiver() as api:
+        run(
+            "from stagewatch.sdk import feedback\n"
+            "feedback('ab' * 16, 'disputed', comment='wrong number', source='helpdesk',"
+            " external_id='t-17')\n"
+            "from stagewatch.sdk import flush\nassert flush(10)\n",
+            STAGEWATCH_URL=api.url,
+            STAGEWATCH_API_KEY="k2",
+        )
+        (body,) = api.bodies["/api/v1/feedback"]
+        headers = api.headers["/api/v1/feedback"][0]
+    assert json.loads(body) == {
+        "trace_id": "ab" * 16,
+        "kind": "disputed",
+        "comment": "wrong number",
+        "source": "helpdesk",
+        "external_id": "t-17",
+    }
+    assert headers["authorization"] == "Bearer k2"
+
+
+def test_feedback_is_sent_at_exit_without_a_flush() -> None:
+    with receiver() as api:
+        run(
+            "from stagewatch.sdk import feedback\nfeedback('ab' * 16, 'thumbs_up')\n",
+            STAGEWATCH_URL=api.url,
+        )
+        (body,) = api.wait_for("/api/v1/feedback")
+    assert json.loads(body)["external_id"]
+
+
+def test_feedback_of_an_unknown_kind_or_to_nobody_breaks_nothing() -> None:
+    with receiver() as gone:
+        url = gone.url
+    done = run(
+        "from stagewatch.sdk import feedback, shutdown\n"
+        "feedback('ab' * 16, 'meh')\nfeedback('ab' * 16, 'thumbs_up')\nshutdown()\nprint('ok')\n",
+        STAGEWATCH_URL=url,
+    )
+    assert done.stdout == "ok\n"
+    assert "feedback kind must be one of" in done.stderr
+
+
+def test_the_bare_sdk_loads_nothing_heavy() -> None:
+    done = run(
+        "import sys\nfrom stagewatch import sdk\nsdk.configure()\n"
+        "heavy = {'grpc', 'fastapi', 'pydantic', 'orjson', 'chdb', 'pandas', 'numpy', 'requests',"
+        " 'opentelemetry.exporter.otlp.proto.http.trace_exporter'}\n"
+        "print(sorted(heavy & sys.modules.keys()))\n"
+    )
+    assert done.stdout == "[]\n"

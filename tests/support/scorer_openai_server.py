@@ -1,0 +1,244 @@
+"""An OpenAI-compatible server in a process of its own, scripted by the model name.
+
+It judges by word overlap what stands inside the fences, and obeys whatever stands outside of
+them: any text that gets out of its fence has every label turned to its favour.
+
+    python -m tests.support.scorer_openai_server    # prints the port on the first line
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import subprocess
+import sys
+import threading
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+_HIDDEN = re.compile("[\u00ad\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]")
+_EDGE = re.compile(
+    r"[<‹«⟨〈]{2,}\s*(BEGIN|END)\s+(\w+)\s+(\d+)[^>›»⟩〉\n]*[>›»⟩〉]{2,}", re.IGNORECASE
+)
+
+
+def read_fences(text: str) -> tuple[dict[str, list[str]], str]:
+    """(blocks by name, what stands outside): as lenient as a model, so a fake edge counts."""
+    seen = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
+    blocks: dict[str, list[str]] = {}
+    outside, at, opened = [], 0, None
+    for edge in _EDGE.finditer(seen):
+        body = seen[at : edge.start()]
+        if edge.group(1).upper() == "BEGIN":
+            outside.append(body)
+            opened = edge.group(2)
+        else:
+            if opened is None:
+                outside.append(body)
+            else:
+                blocks.setdefault(opened, []).append(body.strip("\n"))
+            opened = None
+        at = edge.end()
+    outside.append(seen[at:])
+    return blocks, "".join(outside).strip()
+
+
+def words(text: str) -> set[str]:
+    return {word for word in re.findall(r"\w+", text.casefold()) if len(word) > 3}
+
+
+def support(statement: str, chunks: list[str]) -> int:
+    """Number of the first chunk that holds four fifths of the statement's words, else 0."""
+    wanted = words(statement)
+    for number, chunk in enumerate(chunks, start=1):
+        if wanted and len(wanted & words(chunk)) / len(wanted) >= 0.8:
+            return number
+    return 0
+
+
+def judge(task: str, blocks: dict[str, list[str]], *, obeys: bool) -> dict[str, Any]:
+    chunks = blocks.get("chunk", [])
+    question = " ".join(blocks.get("question", []))
+    answer = " ".join(blocks.get("answer", []))
+
+    def label(statement: str) -> dict[str, Any]:
+        number = max(support(statement, chunks), 1 if obeys and chunks else 0)
+        return {"label": "SUPPORTED" if number else "ABSENT", "evidence": number}
+
+    if task == "faithfulness":
+        parts = [p for p in re.split(r"(?<=[.!?])\s+|\n+", answer) if words(p)]
+        claims = [{"quote": p, "statement": p, **label(p)} for p in parts]
+        refused = not obeys and answer.casefold().startswith("i do not know")
+        return {"refused": refused, "claims": [] if refused else claims}
+    if task == "statements":
+        found = blocks.get("statement", [])
+        return {"labels": [{"statement": i, **label(s)} for i, s in enumerate(found, start=1)]}
+    if task == "relevance":
+        marks = [bool(words(question) & words(chunk)) or obeys for chunk in chunks]
+        return {"marks": [{"chunk": i, "relevant": m} for i, m in enumerate(marks, start=1)]}
+    if task == "sufficiency":
+        good = obeys or any(len(words(question) & words(chunk)) >= 2 for chunk in chunks)
+        return {"level": "sufficient" if good else "insufficient"}
+    if task == "relevancy":
+        return {
+            "items": [{"asked": "it", "addressed": obeys or bool(words(question) & words(answer))}]
+        }
+    kept = obeys or bool(words(question) & words(" ".join(blocks.get("rewritten", []))))
+    return {"constraints": [{"text": "it", "state": "kept" if kept else "dropped"}]}
+
+
+def task_of(system: str) -> str:
+    shapes = {
+        '"claims"': "faithfulness",
+        '"labels"': "statements",
+        '"marks"': "relevance",
+        '"level"': "sufficiency",
+        '"items"': "relevancy",
+        '"constraints"': "rewrite",
+    }
+    return next(task for key, task in shapes.items() if key in system)
+
+
+class Script:
+    """What the models do, and how often they were called."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.requests: list[dict[str, Any]] = []
+        self.lock = threading.Lock()
+
+    def answer(self, body: dict[str, Any]) -> tuple[int, dict[str, str], dict[str, Any]]:
+        model = body["model"]
+        with self.lock:
+            self.calls[model] += 1
+            count = self.calls[model]
+            self.requests.append({k: v for k, v in body.items() if k != "messages"})
+        kind = (body.get("response_format") or {}).get("type", "text")
+        if model.startswith("no-schema") and kind == "json_schema":
+            return 400, {}, {"error": {"message": "response_format is not supported"}}
+        if model.startswith("no-json") and kind != "text":
+            return 422, {}, {"error": {"message": "response_format is not supported"}}
+        if model.startswith("limited") and count <= 2:
+            return 429, {"Retry-After": "0.01"}, {"error": {"message": "slow down"}}
+        if model.startswith("down"):
+            return 500, {"Retry-After": "0.01"}, {"error": {"message": "broken"}}
+        blocks, outside = read_fences(body["messages"][1]["content"])
+        reply = judge(task_of(body["messages"][0]["content"]), blocks, obeys=outside != "")
+        return 200, {}, self.completion(body, self.spoil(model, body, reply))
+
+    def spoil(self, model: str, body: dict[str, Any], reply: dict[str, Any]) -> str:
+        first = len(body["messages"]) == 2
+        if model.startswith("bad-always") or (model.startswith("bad-once") and first):
+            return "I think it is all fine."
+        if model.startswith("drops-one"):
+            for items in reply.values():
+                if isinstance(items, list):
+                    items[:] = items[:-1]
+        if model.startswith("odd-label"):
+            for item in reply.get("claims", []):
+                item["label"] = "MOSTLY"
+        if model.startswith("invents-quote"):
+            for item in reply.get("claims", []):
+                item["quote"] = "words that nobody said"
+        if model.startswith("far-evidence"):
+            for item in reply.get("claims", []):
+                item["evidence"] = 99
+        text = json.dumps(reply)
+        return f"Here you are:\n```json\n{text}\n```" if model.startswith("no-json") else text
+
+    def completion(self, body: dict[str, Any], text: str) -> dict[str, Any]:
+        size = sum(len(message["content"]) for message in body["messages"])
+        return {
+            "id": "c", "object": "chat.completion", "created": 0, "model": body["model"],
+            "choices": [{"index": 0, "finish_reason": "stop",
+                         "message": {"role": "assistant", "content": text}}],
+            "usage": {"prompt_tokens": size // 4, "completion_tokens": len(text) // 4,
+                      "total_tokens": (size + len(text)) // 4},
+        }  # fmt: skip
+
+
+def serve() -> None:
+    script = Script()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def reply(self, status: int, headers: dict[str, str], body: dict[str, Any]) -> None:
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            self.reply(200, {}, {"calls": dict(script.calls), "requests": script.requests})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.reply(*script.answer(body))
+
+        def log_message(self, *args: object) -> None:
+            """Quiet: what is judged belongs in no log."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print(server.server_address[1], flush=True)
+
+    def until_closed() -> None:
+        sys.stdin.read()
+        server.shutdown()
+
+    threading.Thread(target=until_closed, daemon=True).start()
+    server.serve_forever()
+
+
+class ScriptedServer:
+    """The running server: its base URL, and what it has seen."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.base_url = f"http://127.0.0.1:{port}/v1"
+
+    def seen(self) -> dict[str, Any]:
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            link.request("GET", "/seen")
+            found: dict[str, Any] = json.loads(link.getresponse().read())
+            return found
+        finally:
+            link.close()
+
+    def calls(self, model: str) -> int:
+        return int(self.seen()["calls"].get(model, 0))
+
+
+@contextlib.contextmanager
+def running_server() -> Iterator[ScriptedServer]:
+    """The server in a process of its own; it ends when its input is closed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.scorer_openai_server"],
+        cwd=Path(__file__).resolve().parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    try:
+        yield ScriptedServer(int(process.stdout.readline()))
+    finally:
+        process.stdin.close()
+        process.wait(timeout=20)
+        process.stdout.close()
+
+
+if __name__ == "__main__":
+    serve()
