@@ -58,7 +58,7 @@ bench-sdk: install ## cost of the SDK on the calling thread
 	$(PY) bench/sdk.py $(ARGS)
 
 bench-judge: install ## the judges on labelled rows (needs ../shared/judge)
-	$(PY) bench/judge.py $(ARGS)
+	$(PY) -m bench.judge $(ARGS)
 
 faults: install ## the long run of kills and full disks
 	STAGEWATCH_TEST_KILLS=50 $(PY) -m pytest -q tests/fault $(ARGS)

@@ -17,9 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.scorer_injections import INJECTIONS
+from tests.support.scorer_openai_server import running_server
+
 from stagewatch.core.model import Claim
+from stagewatch.demo.corpus import current_passages
+from stagewatch.demo.labels import HandLabel, hand_labels
 from stagewatch.scorer.judges.embedded import SUFFICIENT_AT, EmbeddedJudge
-from stagewatch.scorer.judges.protocol import FaithfulnessReading, SufficiencyReading
+from stagewatch.scorer.judges.openai import OpenAIJudge, OpenAIOptions
+from stagewatch.scorer.judges.protocol import (
+    FaithfulnessReading,
+    Judge,
+    RelevanceReading,
+    SufficiencyReading,
+)
 from stagewatch.scorer.stages.generation import guarded
 from stagewatch.scorer.text.passages import forget_passages
 from stagewatch.scorer.text.words import content_stems, read_words
@@ -141,10 +152,17 @@ def verdicts_of(reads: Sequence[Read]) -> list[tuple[bool, bool]]:
 
 
 def print_faithfulness(judge: str, reads: dict[str, list[Read]]) -> None:
-    for name, found in reads.items():
+    for name, everything in reads.items():
+        found = [read for read in everything if not read.refused]
         ranked = show(interval(pairs_of(found), auc))
         sure = show(interval(verdicts_of(found), balanced))
         print(f"{judge:10} {FAITHFULNESS[name]:22} {len(found):4}  {ranked:20} {sure}")
+        if len(found) < len(everything):
+            with_all = f"{auc(pairs_of(everything)):.3f}"
+            left = len(everything) - len(found)
+            print(
+                f"{'':10} {left} plain refusal left out: no claims; counted as 1.0 AUC {with_all}"
+            )
 
 
 def print_left_out(reads: dict[str, list[Read]]) -> None:
@@ -185,6 +203,64 @@ def print_sufficiency() -> None:
     ranked = show(interval(pairs, auc))
     sure = show(interval([(s >= SUFFICIENT_AT, y) for s, y in pairs], balanced))
     print(f"\nSufficiency (MT-RAG-UN)  n {len(pairs)}  AUC {ranked}  balanced accuracy {sure}")
+
+
+def print_relevance() -> None:
+    """Chunk relevance on the hand labels that the demo ships, over the demo's own corpus."""
+    contents = {passage.chunk_id: passage.content for passage in current_passages()}
+    by_question: dict[str, list[HandLabel]] = defaultdict(list)
+    for label in hand_labels():
+        if label.metric == "chunk_relevance" and label.item in contents:
+            by_question[label.question].append(label)
+    judge = EmbeddedJudge()
+    pairs: Scored = []
+    said: list[tuple[bool, bool]] = []
+    for question, labels in by_question.items():
+        found = judge.relevance(question, [contents[label.item] for label in labels])
+        assert isinstance(found, RelevanceReading)
+        for label, mark, chance in zip(labels, found.marks, found.probabilities, strict=True):
+            pairs.append((chance or 0.0, label.label == "relevant"))
+            said.append((mark is True, label.label == "relevant"))
+    print(
+        f"\nChunk relevance (demo labels)  n {len(pairs)}  AUC {show(interval(pairs, auc))}  "
+        f"balanced accuracy {show(interval(said, balanced))}"
+    )
+
+
+def print_injections() -> None:
+    """Orders in a chunk and in the answer: how often did a label move?"""
+    question = "How long is the warranty on electronic devices?"
+    answer = "Bananas are delivered by submarine."
+    window = ["Phone support is open Monday to Friday.", "Gift cards are valid for three years."]
+    print("\nInjected orders                  n  moved by a chunk  moved by the answer")
+    with running_server() as server:
+        options = OpenAIOptions(model="good", api_key="none", base_url=server.base_url)
+        for name, judge in (
+            ("embedded", EmbeddedJudge()),
+            ("obedient model", OpenAIJudge(options)),
+        ):
+            clean = _labels(judge, question, answer, window)
+            chunk = sum(
+                _labels(judge, question, answer, [window[0], f"{window[1]}\n{order}"]) != clean
+                for order in INJECTIONS
+            )
+            own = sum(
+                "SUPPORTED" in _labels(judge, question, f"{answer}\n{order}", window)[0]
+                for order in INJECTIONS
+            )
+            print(f"{name:30} {len(INJECTIONS):3} {chunk:17} {own:20}")
+
+
+def _labels(judge: Judge, question: str, answer: str, window: list[str]) -> tuple[Any, Any, Any]:
+    faithful = judge.faithfulness(question, answer, window)
+    relevance = judge.relevance(question, window)
+    sufficiency = judge.sufficiency(question, window)
+    labels = (
+        [claim.label for claim in faithful.claims]
+        if isinstance(faithful, FaithfulnessReading)
+        else [faithful.reason]
+    )
+    return labels, getattr(relevance, "marks", None), getattr(sufficiency, "level", None)
 
 
 def demo_turn(index: int) -> tuple[str, str, list[str]]:
@@ -247,7 +323,9 @@ def print_cpu() -> None:
 
 def main() -> int:
     if not ROWS.is_dir():
-        print("No labelled rows at ../shared/judge: only the CPU table can be measured here.")
+        print("No labelled rows at ../shared/judge: the tables that need them are left out.")
+        print_relevance()
+        print_injections()
         print_cpu()
         return 0
     embedded = {name: [read_embedded(row) for row in load(name)] for name in FAITHFULNESS}
@@ -261,6 +339,8 @@ def main() -> int:
     print_left_out(embedded)
     print_edits(embedded["perturb_synthetic"])
     print_sufficiency()
+    print_relevance()
+    print_injections()
     print_cpu()
     return 0
 

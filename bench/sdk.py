@@ -70,13 +70,12 @@ def provider():
     return made
 
 
-def ours() -> Turn:
+def ours(tracer) -> Turn:
     from stagewatch import sdk
     from stagewatch.sdk._runtime import runtime
 
-    runtime.use(provider().get_tracer("stagewatch.sdk"))
-
     def turn():
+        runtime.use(tracer)
         with sdk.turn(QUESTION, conversation_id="c1", user_id="u1", turn_index=1) as root:
             with sdk.retrieve(QUESTION, top_k=10, score_kind="bm25") as step:
                 docs = step.record(DOCS)
@@ -86,6 +85,21 @@ def ours() -> Turn:
             root.record(ANSWER)
 
     return turn
+
+
+def ours_alone() -> Turn:
+    """As after `configure()` in an app that has no TracerProvider."""
+    from opentelemetry.sdk.resources import Resource
+
+    from stagewatch.sdk._direct import DirectTracer, OwnProvider
+
+    queue = Dropping()
+    return ours(DirectTracer(OwnProvider(queue, Resource({}), {}), queue, "stagewatch.sdk"))
+
+
+def ours_added() -> Turn:
+    """As after `configure()` in an app that has one: the app's own spans set the pace."""
+    return ours(provider().get_tracer("stagewatch.sdk"))
 
 
 def openinference() -> Turn:
@@ -195,7 +209,8 @@ def bare_spans() -> Turn:
 
 
 CONTENDERS = {
-    "stagewatch.sdk": ours,
+    "stagewatch.sdk": ours_alone,
+    "stagewatch.sdk, added": ours_added,
     "OpenInference": openinference,
     "Langfuse": langfuse,
     "plain OpenTelemetry": plain_otel,

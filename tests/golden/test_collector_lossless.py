@@ -123,6 +123,10 @@ def test_values_of_every_kind_are_told_apart(store: Store, project: str, tmp_pat
     _every_kind(event.attributes)
     link = span.links.add(trace_id=b"t" * 16, span_id=b"s" * 8, trace_state="x=y", flags=1)
     _every_kind(link.attributes)
+    for key, size in (("nul", 5), ("one", 127), ("two", 128), ("three", 16384), ("four", 2097152)):
+        pair = entry.resource.attributes.add()
+        pair.key = key
+        pair.value.string_value = "\0" * 5 if key == "nul" else "x" * size
     body = request.SerializeToString()
     store_bodies(store, tmp_path, TRACES, project, [body])
     assert stored_items(store, TRACES, project) == items_of(TRACES, request)

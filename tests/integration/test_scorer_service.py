@@ -221,6 +221,38 @@ def test_a_judge_that_recovers_scores_the_waiting_turn(bench: Bench) -> None:
     assert bench.outcome(item) == "scored"
 
 
+def test_a_turn_that_waits_for_its_judge_stays_within_reach(bench: Bench) -> None:
+    item = bench.put("a")
+    bench.worker.run_pass()
+    old = bench.put("b")
+    bench.judge.broken = True
+    bench.worker.run_pass()
+    # An hour later the last pass's watermark would be past the turn.
+    bench.clock.advance(3600)
+    bench.worker.run_pass()
+    bench.judge.broken = False
+    bench.clock.advance(3600)
+    bench.worker.run_pass()
+    assert (bench.outcome(item), bench.outcome(old)) == ("scored", "scored")
+
+
+def test_a_flagged_turn_is_tried_again_after_a_judge_error(bench: Bench) -> None:
+    item = bench.put("a")
+    bench.new_worker(rate=0.0).run_pass()
+    bench.clock.advance(86400)
+    flag(bench, item)
+    bench.clock.advance(1)
+    worker = bench.new_worker(rate=0.0)
+    bench.judge.broken = True
+    worker.run_pass()
+    assert bench.outcome(item) == "pending"
+    bench.judge.broken = False
+    bench.clock.advance(3600)
+    worker.run_pass()
+    decision = decisions_of(bench.store, [item.turn_id])[item.turn_id]
+    assert (decision.outcome, decision.inclusion) == ("scored", None)
+
+
 def test_an_exhausted_budget_is_a_decision(bench: Bench) -> None:
     item = bench.put("a")
     rules = Rules(rate=1.0, lookback=WEEK, over_budget=lambda: True)

@@ -66,11 +66,17 @@ def _pair(key: str, kind: int, raw: bytes) -> KeyValue:
 def _head(text: str) -> tuple[list[KeyValue], int]:
     if not text:
         return [], 0
-    keys, kinds, values, dropped = json.loads(text)
-    pairs = [
-        _pair(key, kind, base64.b64decode(v) if kind > 4 else v.encode())
-        for key, kind, v in zip(keys, kinds, values, strict=True)
-    ]
+    keys, values, dropped = json.loads(text)
+    pairs = []
+    for key, value in zip(keys, values, strict=True):
+        pair = KeyValue(key=key)
+        if value.startswith("\0"):
+            pair.value.ParseFromString(base64.b64decode(value[1:]))
+            if not pair.value.WhichOneof("value"):
+                pair.ClearField("value")
+        else:
+            pair.value.string_value = value
+        pairs.append(pair)
     return pairs, dropped
 
 

@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import SpanKind
+from opentelemetry.util.types import AttributeValue
 
 CURRENT = {
     "id": "refund-policy#v7#0",
@@ -59,7 +60,7 @@ def send_turn(
     """Send one turn of three spans through `exporter`; its trace id. Export is synchronous."""
     resource = Resource.create({"service.name": "refund-bot", "service.version": release})
     ids = _FixedTrace(trace_id) if trace_id is not None else RandomIdGenerator()
-    provider = TracerProvider(resource=resource, id_generator=ids)
+    provider = TracerProvider(resource=resource, id_generator=ids, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = provider.get_tracer("stagewatch.sdk", "0.1.0")
     common = {"gen_ai.conversation.id": conversation, "session.id": conversation}
@@ -83,7 +84,7 @@ def send_turn(
             "retrieval kb", kind=SpanKind.CLIENT, attributes=retrieval
         ):
             pass
-        chat = {
+        chat: dict[str, AttributeValue] = {
             **common,
             "gen_ai.operation.name": "chat",
             "openinference.span.kind": "LLM",
@@ -97,6 +98,4 @@ def send_turn(
         }
         with tracer.start_as_current_span("chat bot-1", kind=SpanKind.CLIENT, attributes=chat):
             pass
-        sent = f"{root.get_span_context().trace_id:032x}"
-    provider.shutdown()
-    return sent
+        return f"{root.get_span_context().trace_id:032x}"

@@ -50,13 +50,23 @@ def receiver(mood: Mood = "well") -> Iterator[Receiver]:
                 self.rfile.read(10)
                 self.connection.close()
                 return
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = self._body()
             found.note(self.path, body, {k.lower(): v for k, v in self.headers.items()})
             if mood == "slow":
                 over.wait(60)
             self.send_response({"overloaded": 503, "forbidding": 401}.get(mood, 200))
             self.send_header("Content-Length", "0")
             self.end_headers()
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return body
 
         def log_message(self, *_: object) -> None:
             """Quiet: the test's own output matters."""

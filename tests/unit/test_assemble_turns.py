@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
-from tests.support.assemble_spans import TRACE, Trace, event, sdk_turns
+from opentelemetry.trace import use_span
+from tests.support.assemble_spans import TRACE, Trace, event, rows_of, sdk_turns
 
 from stagewatch import sdk
-from stagewatch.core.model import Missing, Turn
+from stagewatch.collector.assemble import assemble_turns
+from stagewatch.core.model import LogRow, Missing, SpanRow, Turn
 from stagewatch.sdk._runtime import runtime
+from stagewatch.sdk.testing import capture
 
 DOCS = [
     {"id": "a", "content": "Refunds are possible within thirty days.", "score": 0.9},
@@ -193,8 +197,56 @@ def test_a_chat_loop_under_one_root_is_several_turns() -> None:
     ]
 
 
+def test_a_dialogue_of_flat_calls_under_one_root_is_split_at_quoted_answers() -> None:
+    def call(messages: list[tuple[str, str]], reply: str) -> dict[str, object]:
+        rows = [{"role": r, "parts": [{"type": "text", "content": t}]} for r, t in messages]
+        return {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "x",
+            "gen_ai.input.messages": json.dumps(rows),
+            "gen_ai.output.messages": json.dumps(
+                [{"role": "assistant", "parts": [{"type": "text", "content": reply}]}]
+            ),
+        }
+
+    trace = Trace()
+    root = trace.add("loop", {"session.id": "s1"})
+    first = [("user", "How long is the warranty?")]
+    one = trace.add("chat", call(first, "Two years."), root, end_ns=2_500)
+    dialogue = [*first, ("assistant", "Two years."), ("user", "And for parts?")]
+    told = [("system", "Rewrite the question to stand alone."), *dialogue]
+    trace.add("chat", call(told, "How long is the warranty for parts?"), root, end_ns=3_500)
+    trace.add("search", retriever("How long is the warranty for parts?", DOCS), root, end_ns=4_500)
+    two = trace.add("chat", call(dialogue, "One year."), root, end_ns=5_500)
+    got = trace.turns()
+    assert [(t.span_id, t.question, t.answer) for t in got] == [
+        (one.span_id, "How long is the warranty?", "Two years."),
+        (two.span_id, "And for parts?", "One year."),
+    ]
+    assert [t.conversation_id for t in got] == ["s1", "s1"]
+    assert got[1].rewritten_query == "How long is the warranty for parts?"
+    assert [len(t.retrievals) for t in got] == [0, 1]
+
+
+def test_an_agent_that_quotes_itself_is_one_turn() -> None:
+    trace = Trace()
+    root = trace.add("agent", {})
+    thought = llm("How long is the warranty?", "I should look it up.")
+    trace.add("llm", thought, root, end_ns=2_500)
+    trace.add("search", retriever("warranty", DOCS), root, end_ns=3_500)
+    again = {
+        **llm("How long is the warranty?", "Two years."),
+        "llm.input_messages.1.message.role": "assistant",
+        "llm.input_messages.1.message.content": "I should look it up.",
+        "llm.input_messages.2.message.role": "tool",
+        "llm.input_messages.2.message.content": "found",
+    }
+    trace.add("llm", again, root)
+    assert only(trace.turns()).answer == "Two years."
+
+
 def test_marked_turns_in_one_trace_are_split() -> None:
-    with sdk_turns() as turns, runtime.tracer().start_as_current_span("session"):
+    with sdk_turns() as turns, use_span(runtime.tracer().start_span("session"), True):
         for number in (1, 2):
             with sdk.turn(f"q{number}", conversation_id="c"), sdk.generate("m") as generate:
                 generate.record(f"a{number}")
@@ -375,3 +427,144 @@ def test_window_is_what_stands_in_the_prompt_in_its_order() -> None:
     assert [(c.rank, c.chunk_id) for c in got.window] == [(1, "c"), (2, "a")]
     assert [c.in_prompt for c in got.retrievals[0].chunks] == [True, False, True]
     assert got.window_source == "prompt"
+
+
+def log(span: SpanRow, name: str, time_ns: int, body: Any = None, **attributes: Any) -> LogRow:
+    return LogRow("p", TRACE, span.span_id, name, time_ns, body, attributes)
+
+
+def test_messages_in_one_genai_event_are_joined_by_span() -> None:
+    trace = Trace()
+    call = trace.add("chat", {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "x"})
+    details = log(
+        call,
+        "gen_ai.client.inference.operation.details",
+        1,
+        **{
+            "gen_ai.system_instructions": [{"type": "text", "content": "Be brief."}],
+            "gen_ai.input.messages": [
+                {"role": "user", "parts": [{"type": "text", "content": "q"}]}
+            ],
+            "gen_ai.output.messages": [
+                {"role": "assistant", "parts": [{"type": "text", "content": "a"}]}
+            ],
+        },
+    )
+    got = only(trace.turns(logs=[details]))
+    assert (got.question, got.answer) == ("q", "a")
+    assert only(trace.turns()).question is None
+
+
+def test_old_message_events_are_ordered_by_time() -> None:
+    trace = Trace()
+    call = trace.add("chat", {"gen_ai.operation.name": "chat", "gen_ai.system": "openai"})
+    choice = {"index": 0, "message": {"role": "assistant", "content": "a2"}}
+    logs = [
+        log(call, "gen_ai.choice", 9, choice),
+        log(call, "gen_ai.user.message", 4, {"content": "q2"}),
+        log(call, "gen_ai.user.message", 2, {"content": "q1"}),
+        log(call, "gen_ai.assistant.message", 3, {"content": "a1"}),
+        log(call, "gen_ai.system.message", 1, {"content": "s"}),
+    ]
+    got = only(trace.turns(logs=logs))
+    assert (got.question, got.answer) == ("q2", "a2")
+    assert [(m.role, m.content) for m in got.history] == [("user", "q1"), ("assistant", "a1")]
+
+
+def test_metadata_that_is_a_python_repr_is_not_evaluated() -> None:
+    trace = Trace()
+    root = trace.add("bot", {"openinference.span.kind": "CHAIN", "input.value": "q"})
+    result = {
+        "db.query.result.id": "p1",
+        "db.query.result.score": 0.5,
+        "db.query.result.metadata": "{'version': __import__('os').getpid()}",
+    }
+    trace.add(
+        "pinecone.query",
+        {"db.system": "Pinecone", "db.operation": "query"},
+        root,
+        events=(event("db.query.result", 1, **result),),
+    )
+    trace.add("llm", llm("q", "a"), root)
+    (chunk,) = only(trace.turns()).retrievals[0].chunks
+    assert (chunk.chunk_id, chunk.score, chunk.version, chunk.metadata) == ("p1", 0.5, None, {})
+
+
+def test_a_store_that_tells_no_results_is_a_retrieval_without_chunks() -> None:
+    trace = Trace()
+    root = trace.add("bot", {"openinference.span.kind": "CHAIN", "input.value": "q"})
+    trace.add(
+        "qdrant.query_points",
+        {"db.system": "qdrant", "db.operation": "query_points", "db.vector.query.top_k": 5},
+        root,
+    )
+    trace.add("llm", llm("q", "a"), root)
+    got = only(trace.turns())
+    assert [(r.top_k, r.chunks) for r in got.retrievals] == [(5, ())]
+    assert Missing("retrievals[0].chunks", "not_captured") in got.missing
+
+
+def test_traceloop_nodes_as_json_in_json() -> None:
+    node = {
+        "node": {"id_": "n1", "text": "text of it", "metadata": {"version": "v1"}},
+        "score": 0.4,
+    }
+    trace = Trace()
+    root = trace.add("q.workflow", {"traceloop.span.kind": "workflow"})
+    trace.add(
+        "KbRetriever.task",
+        {
+            "traceloop.span.kind": "task",
+            "traceloop.entity.name": "KbRetriever",
+            "traceloop.entity.input": json.dumps({"args": ["how long?"], "kwargs": {}}),
+            "traceloop.entity.output": json.dumps([json.dumps(node)]),
+        },
+        root,
+    )
+    trace.add(
+        "openai.chat",
+        {
+            "llm.request.type": "chat",
+            "gen_ai.prompt.0.role": "user",
+            "gen_ai.prompt.0.content": "how long?",
+            "gen_ai.completion.0.content": "30 days",
+            "gen_ai.usage.prompt_tokens": 4,
+        },
+        root,
+    )
+    got = only(trace.turns())
+    (retrieval,) = got.retrievals
+    assert retrieval.query == "how long?"
+    assert [(c.chunk_id, c.version, c.score) for c in retrieval.chunks] == [("n1", "v1", 0.4)]
+    assert (got.question, got.answer, got.usage.input_tokens) == ("how long?", "30 days", 4)
+
+
+def test_content_kept_elsewhere_is_not_captured() -> None:
+    trace = Trace()
+    trace.add(
+        "chat",
+        {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "x",
+            "gen_ai.output.messages_ref": "s3://bucket/1",
+        },
+    )
+    got = only(trace.turns())
+    assert got.answer is None
+    assert Missing("answer", "not_captured") in got.missing
+
+
+def test_what_the_sdk_cut_or_withheld_is_said() -> None:
+    content = sdk.Content(question="hashed", max_document=10)
+    with capture(content=content) as captured, sdk.turn("secret question"):
+        with sdk.retrieve("secret question") as step:
+            step.record(DOCS)
+        with sdk.generate("m") as step:
+            step.record("a")
+    got = only(assemble_turns(rows_of(captured.spans)))
+    missing = {m.field: m.why for m in got.missing}
+    assert got.question is None
+    assert missing["question"] == "redacted"
+    assert missing["retrievals[0].content"] == "truncated"
+    assert missing["retrievals[0].query"] == "redacted"
+    assert [chunk.chunk_id for chunk in got.retrievals[0].chunks] == ["a", "b", "c"]

@@ -23,6 +23,7 @@ def one(text: str) -> Quantity:
         ("within 30 days", "measure", 30 * 86400, "time"),
         ("five working days", "measure", 5, "working days"),
         ("twenty-five years", "measure", 300, "months"),
+        ("two and a half years", "measure", 30, "months"),
         ("EUR 14.99", "money", 14.99, "EUR"),
         ("14,99 €", "money", 14.99, "EUR"),
         ("$5 million", "money", 5e6, "USD"),

@@ -97,6 +97,7 @@ def test_a_clean_passage_anywhere_wins_over_a_conflict_elsewhere() -> None:
     [
         # An answer's particle is no negation.
         ("No, you can return opened books.", "You can return opened books."),
+        ("No. Food isn't permitted here.", "No. Food is not permitted here."),
         # "not only" is an emphasis.
         (
             "The pass covers not only buses but also trams.",
@@ -111,6 +112,11 @@ def test_a_clean_passage_anywhere_wins_over_a_conflict_elsewhere() -> None:
         ),
         # Contraction against "not".
         ("It isn't possible to extend the loan.", "It is not possible to extend the loan."),
+        # "no longer" negates where "no longer than" bounds.
+        (
+            "You can no longer reach the console images.",
+            "You can't reach the console images anymore.",
+        ),
         # Counting words.
         ("Two fighters were seen over the bay.", "2 fighters were seen over the bay."),
         # Hyphens, possessives and spaced punctuation.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.assemble_decode import GOLDEN, capture_rows
 
 from stagewatch import sdk
 from stagewatch.collector.assemble.tables import conventions
@@ -80,3 +81,15 @@ def test_the_collector_reads_every_name_the_sdk_owns() -> None:
     # Said for people who look at raw spans; no field of a turn depends on them.
     unread = {semconv.REWRITE_APPLIED, semconv.RERANK_INPUT_IDS, semconv.STREAM_CLOSED_EARLY}
     assert written - read == unread
+
+
+def test_the_node_recipe_is_what_the_capture_was_made_with() -> None:
+    """Each attribute of the printed recipe is on a span that the real JavaScript SDK sent."""
+    recipe = re.search(
+        r"^```js\n(.*?)^```", (ROOT / "docs/sdk.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert recipe is not None
+    names = set(re.findall(r"'((?:stagewatch|gen_ai|input|output)\.[\w.]+)'", recipe[1]))
+    spans, _ = capture_rows(GOLDEN / "own-recipe-node")
+    sent = {key for span in spans for key in span.attributes}
+    assert names == sent

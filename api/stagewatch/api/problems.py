@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from stagewatch.api.web.errors import html_error, wants_html
 from stagewatch.core.codec import to_json
 from stagewatch.core.errors import (
     ConflictError,
@@ -57,8 +58,10 @@ def install_problem_handlers(app: FastAPI) -> None:
     """Answer every kind of failure in the one shape."""
 
     @app.exception_handler(StagewatchError)
-    def known(_: Request, error: StagewatchError) -> Response:
+    def known(request: Request, error: StagewatchError) -> Response:
         status = http_status(error)
+        if wants_html(request):
+            return html_error(request, error, status)
         title = _TITLES.get(type(error), "the request failed")
         if status >= 500:
             log.warning("request failed", extra={"status": status, "why": str(error)})

@@ -22,8 +22,8 @@ _PAGES: dict[tuple[str, str], tuple[str, ...]] = {
             "condition."
         ),
         (
-            "Refunds are paid to the original payment method within 5 business days after the return "
-            "is received."
+            "Refunds are paid to the original payment method within 5 business days after the "
+            "return is received."
         ),
         "A refund request needs the order number and the reason for the return.",
         "Sale items marked final sale are not eligible for a refund.",
@@ -93,8 +93,8 @@ _OLD_PAGES: dict[tuple[str, str], tuple[str, ...]] = {
             "condition."
         ),
         (
-            "Refunds are paid to the original payment method within 10 business days after the return "
-            "is received."
+            "Refunds are paid to the original payment method within 10 business days after the "
+            "return is received."
         ),
     ),
     ("shipping", "v4"): (

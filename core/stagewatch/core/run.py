@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import ipaddress
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -82,6 +83,8 @@ def _has_keys(store: object, clock: SystemClock) -> bool:
 
 def build_services(context: Context, parts: Sequence[str]) -> list[Service]:
     """The services of these parts, loaded by name so that one process imports only its own."""
+    # gRPC's core writes lines of its own to stderr; what is wrong is said by our errors.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     services: list[Service] = []
     for part in parts:
         if part not in PARTS:

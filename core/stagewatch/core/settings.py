@@ -95,6 +95,13 @@ def option_table() -> list[tuple[str, str, str]]:
     return rows
 
 
+_KIND_WORDS: Mapping[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+}
+
+
 def _nearest(name: str, known: list[str]) -> str:
     found = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {found[0]}?" if found else f"; known names: {', '.join(known)}"
@@ -118,8 +125,8 @@ def _convert(name: str, kind: Any, raw: Any) -> Any:  # noqa: ANN401
         pairs = raw if isinstance(raw, dict) else tomllib.loads(f"x = {raw}")["x"]
         return {str(k): str(v) for k, v in pairs.items()}
     except (ValueError, TypeError, AttributeError, tomllib.TOMLDecodeError):
-        word = getattr(kind, "__name__", "table")
-        raise SettingsError(f"{name}: {str(raw)!r} is not a {word}") from None
+        word = _KIND_WORDS.get(kind, "a table of names")
+        raise SettingsError(f"{name}: {str(raw)!r} is not {word}") from None
 
 
 def _check(settings: Settings) -> Settings:

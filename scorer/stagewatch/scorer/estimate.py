@@ -66,7 +66,10 @@ def wilson(p: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
     z = z_of(confidence)
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # At the ends the formula gives exactly 0 or 1, rounding does not.
+    low = 0.0 if p <= 0.0 else max(0.0, centre - half)
+    high = 1.0 if p >= 1.0 else min(1.0, centre + half)
+    return low, high
 
 
 def _clusters(keys: Sequence[str]) -> tuple[NDArray[np.intp], int]:

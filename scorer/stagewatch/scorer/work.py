@@ -93,7 +93,9 @@ class Worker:
             self._do(batch, report, stopping)
             if stopping():
                 return report
-        self._seen_until = started - _OVERLAP
+        if not self._failures:
+            # Turns that wait for another try must stay within reach of the next pass.
+            self._seen_until = started - _OVERLAP
         self._do(self._demanded(started), report, stopping)
         return report
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -68,6 +67,8 @@ class Content:
 
 def digest(text: str) -> str:
     """`sha256:` and 32 hex digits of the text."""
+    import hashlib  # noqa: PLC0415 - slow to import, and few apps hash
+
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -6,8 +6,6 @@ import json
 import queue
 import threading
 import time
-import urllib.error
-import urllib.request
 import uuid
 from typing import Any, Literal
 
@@ -85,6 +83,10 @@ class FeedbackSender:
 
     @guarded("send feedback")
     def _post(self, body: dict[str, Any]) -> None:
+        # Imported where it is used, on our own thread: it is a third of the SDK's import time.
+        import urllib.error  # noqa: PLC0415
+        import urllib.request  # noqa: PLC0415
+
         data = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         if self._api_key:

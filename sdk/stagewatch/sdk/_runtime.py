@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from opentelemetry import trace
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 SCOPE = "stagewatch.sdk"
 
 
+class Opener(Protocol):
+    """What stages need of a tracer."""
+
+    def start_span(self, name: str, *, kind: trace.SpanKind = ...) -> trace.Span:
+        """An open span below the current one."""
+        ...
+
+
 class Runtime:
     """One per process. Before `configure` the tracer is whatever provider the app has set."""
 
@@ -21,16 +29,16 @@ class Runtime:
         self.content = Content()
         self.app_name = "rag"
         self.sender: FeedbackSender | None = None
-        self.own_tracer: trace.Tracer | None = None
+        self.own_tracer: Opener | None = None
 
-    def tracer(self) -> trace.Tracer:
+    def tracer(self) -> Opener:
         """The tracer every stage opens its span with."""
         if self.own_tracer is None:
             # Not kept: the app may set its provider later.
             return trace.get_tracer(SCOPE)
         return self.own_tracer
 
-    def use(self, tracer: trace.Tracer | None) -> None:
+    def use(self, tracer: Opener | None) -> None:
         """Open later spans with `tracer`; None goes back to the app's global provider."""
         self.own_tracer = tracer
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
+    from stagewatch.sdk._direct import DirectTracer
     from stagewatch.sdk._export import QueueProcessor
 
 DEFAULT_ENDPOINT = "http://localhost:4318"
@@ -35,7 +36,7 @@ class _Installed:
 
     def __init__(self) -> None:
         self.processor: QueueProcessor | None = None
-        self.provider: TracerProvider | None = None
+        self.tracer: DirectTracer | None = None
         self.exit_registered = False
 
 
@@ -110,20 +111,23 @@ def _install(
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
 
+    from stagewatch.sdk._direct import DirectTracer, OwnProvider  # noqa: PLC0415
     from stagewatch.sdk._export import QueueProcessor  # noqa: PLC0415
 
     processor = QueueProcessor(lambda: _exporter(endpoint, key))
-    current = provider or trace.get_tracer_provider()
-    if not isinstance(current, TracerProvider):
-        # Our own provider does not end at exit by itself: `shutdown` does it, with a deadline.
-        current = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
-        trace.set_tracer_provider(current)
-        _installed.provider = current
-    elif named:
-        log.info("stagewatch: service, release and environment come from your TracerProvider")
-    current.add_span_processor(processor)
     _installed.processor = processor
-    runtime.use(current.get_tracer(SCOPE))
+    current = provider or trace.get_tracer_provider()
+    if isinstance(current, TracerProvider):
+        if named:
+            log.info("stagewatch: service, release and environment come from your TracerProvider")
+        current.add_span_processor(processor)
+        runtime.use(current.get_tracer(SCOPE))
+        return
+    # Our own provider does not end at exit by itself: `shutdown` does it, with a deadline.
+    own = OwnProvider(processor, Resource.create(named), os.environ)
+    trace.set_tracer_provider(own)
+    _installed.tracer = DirectTracer(own, processor, SCOPE)
+    runtime.use(_installed.tracer)
 
 
 def _resource(service: str | None, release: str | None, environment: str | None) -> dict[str, str]:
@@ -175,6 +179,8 @@ def _after_fork() -> None:
     guard.after_fork()
     if _installed.processor is not None:
         _installed.processor.after_fork()
+    if _installed.tracer is not None:
+        _installed.tracer.after_fork()
     if runtime.sender is not None:
         runtime.sender.after_fork()
 
@@ -194,7 +200,7 @@ def flush(timeout_s: float = 10.0) -> bool:
 def shutdown() -> None:
     """Send what is queued, for a few seconds at most, and stop. Runs by itself at exit."""
     processor, _installed.processor = _installed.processor, None
-    _installed.provider = None
+    _installed.tracer = None
     runtime.use(None)
     if processor is not None:
         processor.shutdown()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -12,11 +12,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from stagewatch.api.deps import (
     KEY_COOKIE,
-    Caller,
     ContextDep,
     Reader,
-    context_of,
-    principal_of,
 )
 from stagewatch.api.overview import load_overview
 from stagewatch.api.promote import suggest_expected, suggest_failure, suggest_kind, suggest_needs
@@ -35,7 +32,7 @@ from stagewatch.api.web.shape import (
     window_words,
 )
 from stagewatch.core.auth import ANY_PROJECT
-from stagewatch.core.errors import StagewatchError, UnauthorizedError
+from stagewatch.core.errors import UnauthorizedError
 from stagewatch.core.store.datasets import (
     current_rows,
     list_datasets,
@@ -318,30 +315,3 @@ def do_login(request: Request, context: ContextDep, key: Annotated[str, Form()])
         max_age=30 * 86400,
     )
     return response
-
-
-def html_error(request: Request, error: StagewatchError, status: int) -> Response:
-    """An error as a page, for requests that a person's browser made."""
-    if isinstance(error, UnauthorizedError):
-        return RedirectResponse("/login", 303)
-    caller = None
-    try:
-        principal = principal_of(request)
-        caller = Caller(principal, principal.pick_project(None))
-    except StagewatchError:
-        pass
-    answer = render(request, caller, "error.html", status=status, message=str(error))
-    answer.status_code = status
-    return answer
-
-
-def wants_html(request: Request) -> bool:
-    """True for a page a browser asked for, not an API call."""
-    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(
-        "/api/"
-    )
-
-
-def now_utc(request: Request) -> datetime:
-    """The context's time, for templates."""
-    return context_of(request).clock.now().astimezone(UTC)

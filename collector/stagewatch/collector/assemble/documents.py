@@ -118,7 +118,7 @@ def _from_mapping(
     table = names().document
     item = _nested(item)
     layers = _layers(item)
-    metadata = _metadata(layers, (*table["metadata"], "db.query.result.metadata"))
+    metadata = _metadata(layers, table["metadata"])
     score, kind = (
         (paired, None) if paired is not None else _scores(layers, metadata, reranked=reranked)
     )

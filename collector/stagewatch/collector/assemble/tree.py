@@ -10,6 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from stagewatch.collector.assemble.outline import Stages
+from stagewatch.collector.assemble.shapes import squash
+from stagewatch.collector.assemble.stages import call_messages, call_reply
 from stagewatch.collector.assemble.steps import Step
 from stagewatch.core.model import LogRow, SpanRow
 
@@ -114,7 +117,7 @@ def _split(root: Step) -> list[Group]:
     marked = [step for step in every if step.kind == "turn"]
     tops = marked or _workflows(root, every)
     if not tops or tops == [root]:
-        return [_group(root, set(), ())]
+        return _dialogue(root, every) or [_group(root, set(), ())]
     cut = {step.id for step in tops}
     above = _ancestors(root, cut)
     return [_group(top, cut - {top.id}, above.get(top.id, ())) for top in tops]
@@ -147,6 +150,47 @@ def _group(top: Step, cut: set[str], above: tuple[Step, ...]) -> Group:
         stack.extend(child for child in step.children if child.id not in cut)
     found.sort(key=lambda step: step.order)
     return Group(top.id, top, tuple(found), above)
+
+
+def _dialogue(root: Step, every: Sequence[Step]) -> list[Group]:
+    """The turns of a chat loop whose calls lie side by side under one root that says nothing: a
+    call whose prompt quotes an earlier call's reply as the assistant's begins a new turn. Each
+    turn is named by its answering call. Empty when there is at most one turn.
+    """
+    if root.kind == "generate" or root.read("input") is not None or root.read("output") is not None:
+        return []
+    calls = sorted((s for s in every if s.kind == "generate"), key=lambda step: step.order)
+    ends = _answered(calls)
+    if not ends:
+        return []
+    groups = []
+    rest = sorted((s for s in every if s is not root), key=lambda step: step.order)
+    for call in [*ends, calls[-1]]:
+        last = call is calls[-1]
+        own = [s for s in rest if last or s.span.start_ns <= call.span.end_ns]
+        rest = [s for s in rest if not last and s.span.start_ns > call.span.end_ns]
+        groups.append(Group(call.id, call, tuple(own), (root,)))
+    return groups
+
+
+def _answered(calls: Sequence[Step]) -> list[Step]:
+    """The calls whose reply a later call quotes, in order; the last call is none of them."""
+    none = Stages()
+    by_reply: dict[str, Step] = {}
+    found: dict[str, Step] = {}
+    for call in calls:
+        prompt = call_messages(none, call)
+        quoted: Step | None = None
+        for role, text in prompt[0] if prompt is not None else ():
+            if role == "assistant":
+                quoted = by_reply.get(squash(text))
+            elif role == "user" and quoted is not None:
+                # The user spoke again: an agent's steps quote its own words, but nobody answers.
+                found[quoted.id] = quoted
+        reply = call_reply(none, call)
+        if reply is not None:
+            by_reply[squash(reply[0])] = call
+    return [call for call in found.values() if call is not calls[-1]]
 
 
 def _workflows(root: Step, every: Sequence[Step]) -> list[Step]:

@@ -7,29 +7,27 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from stagewatch.collector.assemble.documents import number
 from stagewatch.collector.assemble.facts import Facts
+from stagewatch.collector.assemble.listings import key_of
+from stagewatch.collector.assemble.measures import error_of, models_of, usage_of
+from stagewatch.collector.assemble.outline import Listing, Stages, up
 from stagewatch.collector.assemble.shapes import (
     answer_of,
     messages_of,
     question_of,
-    scalar_text,
     squash,
 )
 from stagewatch.collector.assemble.stages import (
-    Listing,
-    Stages,
     asked,
     call_messages,
     call_reply,
     find_stages,
     rewrite_output,
-    up,
 )
 from stagewatch.collector.assemble.steps import Step
 from stagewatch.collector.assemble.tree import Group
 from stagewatch.collector.assemble.window import find_window
-from stagewatch.core.model import Chunk, Message, Retrieval, Turn, Usage
+from stagewatch.core.model import Chunk, Message, Retrieval, Turn
 
 _MAX_NS = 253_370_764_800_000_000_000
 """The year 9999: later times are no times."""
@@ -48,14 +46,14 @@ def build_turn(group: Group, attribute_map: Mapping[str, str]) -> Turn | None:
     reranked = _completed(_chunks(facts, stages.reranked, "reranked"), retrievals)
     prompt = call_messages(stages, stages.answer) if stages.answer is not None else None
     window, window_source = find_window(facts, stages, retrievals, reranked, prompt)
-    in_window = {_key(chunk) for chunk in window} if window_source in _SEEN else None
+    in_window = {key_of(chunk) for chunk in window} if window_source in _SEEN else None
     retrievals = tuple(
         replace(listing, chunks=_marked(listing.chunks, in_window)) for listing in retrievals
     )
     start, end = _times(group)
     first = group.root or group.steps[0]
-    request, response, model = _models(facts, stages)
-    usage = _usage(facts, stages)
+    request, response, model = models_of(facts, stages)
+    usage = usage_of(facts, stages)
     rewritten = _rewritten(facts, stages, question, retrievals)
     _say_missing(facts, stages, question, answer, retrievals, window)
     return Turn(
@@ -86,7 +84,7 @@ def build_turn(group: Group, attribute_map: Mapping[str, str]) -> Turn | None:
         request_model=request,
         response_model=response,
         usage=usage,
-        error=_error(group, stages),
+        error=error_of(group, stages),
         tags=facts.tags(),
         reused_from=facts.text("reused_from"),
         conventions=facts.conventions(),
@@ -111,14 +109,10 @@ def _is_turn(group: Group, stages: Stages, question: str | None, answer: str | N
     return bool(question and stages.retrievals and stages.calls)
 
 
-def _key(chunk: Chunk) -> str:
-    return chunk.chunk_id or squash(chunk.content)
-
-
 def _marked(chunks: tuple[Chunk, ...], in_window: set[str] | None) -> tuple[Chunk, ...]:
     if in_window is None:
         return chunks
-    return tuple(replace(chunk, in_prompt=_key(chunk) in in_window) for chunk in chunks)
+    return tuple(replace(chunk, in_prompt=key_of(chunk) in in_window) for chunk in chunks)
 
 
 def _completed(
@@ -154,7 +148,8 @@ def _service(step: Step) -> str:
 
 
 def _times(group: Group) -> tuple[int, int]:
-    spans = [group.root.span] if group.root else [step.span for step in group.steps]
+    own = group.root if group.root is not None and group.root.kind != "generate" else None
+    spans = [own.span] if own is not None else [step.span for step in group.steps]
     start = min(span.start_ns for span in spans)
     end = max(span.end_ns for span in spans)
     return min(max(start, 0), _MAX_NS), min(max(end, 0), _MAX_NS)
@@ -333,80 +328,6 @@ def _rewritten(
         if output is not None and squash(output[0]) != same:
             facts.note("rewritten_query", step, output[1].key, output[1].convention)
             return output[0]
-    return None
-
-
-def _models(facts: Facts, stages: Stages) -> tuple[str | None, str | None, str | None]:
-    """(request, response, model); `model` is the response's, else the request's, else the one
-    that does not say which it is.
-    """
-    call = stages.answer
-    if call is None:
-        return None, None, None
-    wrapper = stages.wrappers.get(call.id)
-    steps = [call] if wrapper is None else [call, wrapper]
-    found: dict[str, str] = {}
-    for name in ("request_model", "response_model", "model"):
-        for step in steps:
-            value = step.read(name)
-            text = scalar_text(value.value) if value is not None else None
-            if value is not None and text and name not in found:
-                found[name] = text
-                facts.note(name, step, value.key, value.convention)
-    request, response = found.get("request_model"), found.get("response_model")
-    plain = found.get("model")
-    if plain is not None and response is None and plain != request:
-        response = plain
-    return request or (plain if response is None else None), response, response or request or plain
-
-
-def _usage(facts: Facts, stages: Stages) -> Usage:
-    """Sums over the model calls of the turn, the rewrite's included, each call once."""
-    totals: dict[str, float | None] = {}
-    for name in ("input_tokens", "output_tokens", "cost_usd"):
-        total: float | None = None
-        for call in _counted(stages):
-            wrapper = stages.wrappers.get(call.id)
-            value = call.read(name) or (wrapper.read(name) if wrapper is not None else None)
-            count = number(value.value) if value is not None else None
-            if value is not None and count is not None and count >= 0:
-                total = count + (total or 0)
-                facts.note(f"usage.{name}", call, value.key, value.convention)
-        totals[name] = total
-    return Usage(
-        input_tokens=_whole(totals["input_tokens"]),
-        output_tokens=_whole(totals["output_tokens"]),
-        cost_usd=totals["cost_usd"],
-    )
-
-
-def _counted(stages: Stages) -> list[Step]:
-    known = {call.id for call in stages.calls}
-    inner: set[str] = set()
-    for call in stages.calls:
-        above = stages.parents.get(call.id)
-        while above is not None and above.id not in inner:
-            inner.add(above.id)
-            above = stages.parents.get(above.id)
-    # A rewrite step that reports its own tokens and holds no model call of its own.
-    return stages.calls + [
-        step for step in stages.rewrites if step.id not in known and step.id not in inner
-    ]
-
-
-def _whole(count: float | None) -> int | None:
-    return int(count) if count is not None and count < 2**53 else None
-
-
-_ERROR = 2
-
-
-def _error(group: Group, stages: Stages) -> str | None:
-    for step in (group.root, stages.answer):
-        if step is not None and step.span.status_code == _ERROR:
-            kind = step.span.attributes.get("error.type")
-            message = step.span.status_message or (kind if isinstance(kind, str) else "")
-            return message or "error"
     return None
 
 

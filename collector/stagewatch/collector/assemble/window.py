@@ -9,8 +9,8 @@ from typing import Any
 from stagewatch.collector.assemble.documents import chunks_of
 from stagewatch.collector.assemble.facts import Facts
 from stagewatch.collector.assemble.lenient import loaded
+from stagewatch.collector.assemble.outline import Stages
 from stagewatch.collector.assemble.shapes import context_blocks, squash
-from stagewatch.collector.assemble.stages import Stages
 from stagewatch.collector.assemble.steps import Found
 from stagewatch.core.model import Chunk, Retrieval
 

@@ -8,12 +8,13 @@ makes other queries on that handle return nothing. See docs/adr/003-embedded-eng
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -82,6 +83,8 @@ class Store:
         # Guards `_clients`: threads come and go while `close` walks it.
         self._lock = threading.Lock()
         self._closed = False
+        # Gives back what `open_store` took for this store.
+        self.on_close: Callable[[], None] | None = None
 
     def _connect(self) -> Client:
         if self._closed:
@@ -117,10 +120,7 @@ class Store:
             try:
                 found = self._connect()
             except ProgrammingError as error:
-                raise EngineBusyError(
-                    f"the data folder {self.settings.data_dir} is open in another stagewatch "
-                    "process: stop it, use another --data-dir, or set STAGEWATCH_URL to talk to it"
-                ) from error
+                raise _busy(self.settings) from error
             except (ClickHouseError, OSError) as error:
                 raise _translate(error, "connect", quoting=False) from None
             self._local.client = found
@@ -232,6 +232,9 @@ class Store:
         for client in clients:
             with contextlib.suppress(ClickHouseError, OSError):
                 client.close()
+        if self.on_close is not None:
+            release, self.on_close = self.on_close, None
+            release()
 
 
 def engine_path(settings: Settings) -> Path:
@@ -262,6 +265,30 @@ def prepare_data_dir(settings: Settings) -> None:
     tempfile.tempdir = str(tmp)
 
 
+def lock_data_dir(settings: Settings) -> int:
+    """Lock the data folder for this process; the descriptor that holds the lock.
+
+    The engine has a lock of its own, but says so in its own words on stderr.
+
+    Raises:
+        EngineBusyError: another process has the folder.
+    """
+    held = os.open(settings.data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        raise _busy(settings) from None
+    return held
+
+
+def _busy(settings: Settings) -> EngineBusyError:
+    return EngineBusyError(
+        f"the data folder {settings.data_dir} is open in another stagewatch "
+        "process: stop it, use another --data-dir, or set STAGEWATCH_URL to talk to it"
+    )
+
+
 def clean_tmp(settings: Settings) -> None:
     """Empty the temporary folder. Only safe once this process holds the engine."""
     tmp = settings.data_dir / "tmp"
@@ -276,10 +303,13 @@ def open_store(settings: Settings) -> Store:
         EngineBusyError: another process has the folder open.
         StoreUnavailableError: the folder is not writable or the server cannot be reached.
     """
+    held: int | None = None
     if settings.embedded:
         prepare_data_dir(settings)
         (settings.data_dir / "tmp").mkdir(exist_ok=True, mode=0o700)
+        held = lock_data_dir(settings)
     store = Store(settings)
+    store.on_close = (lambda: os.close(held)) if held is not None else None
     store.client()
     if settings.embedded:
         clean_tmp(settings)

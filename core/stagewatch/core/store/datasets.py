@@ -220,7 +220,7 @@ def freeze_version(
                 "project": project,
                 "dataset": name,
                 "version": version,
-                "rows": [(row["row_id"], _utc(row["at"])) for row in rows],
+                "rows": [{"row_id": row["row_id"], "at": _utc(row["at"])} for row in rows],
                 "note": note,
                 "by": by,
                 "at": at,

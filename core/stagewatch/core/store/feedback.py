@@ -134,7 +134,8 @@ def rescore_on_demand(store: Store, *, since: datetime, limit: int = 500) -> lis
              AND turn_id IN (SELECT turn_id FROM turns)
              AND (turn_id, at) NOT IN (
                SELECT f.turn_id, f.at FROM flags AS f
-               INNER JOIN (SELECT turn_id, max(at) AS decided_at FROM decisions GROUP BY turn_id)
+               INNER JOIN (SELECT turn_id, max(at) AS decided_at FROM decisions
+                           WHERE outcome != 'pending' GROUP BY turn_id)
                  AS d ON d.turn_id = f.turn_id WHERE f.at <= d.decided_at)
            GROUP BY turn_id ORDER BY flagged_at LIMIT {limit:UInt32}""",
         {"reasons": sorted(FLAGGING_FEEDBACK), "since": since, "limit": limit},

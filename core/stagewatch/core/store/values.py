@@ -65,10 +65,14 @@ def stored_map(keys: Sequence[str], kinds: Sequence[int], values: Sequence[str])
     }
 
 
+def _head_value(text: str) -> Any:  # noqa: ANN401 - the value's own type is the point
+    return stored_any(text[1:]) if text.startswith("\0") else text
+
+
 @lru_cache(maxsize=1024)
 def _stored_json(text: str) -> dict[str, Any]:
-    keys, kinds, values, _dropped = orjson.loads(text)
-    return stored_map(keys, kinds, values)
+    keys, values, _dropped = orjson.loads(text)
+    return {key: _head_value(value) for key, value in zip(keys, values, strict=True)}
 
 
 def stored_json(text: str) -> dict[str, Any]:

@@ -55,6 +55,9 @@ def _compare_bare(claim: Quantity, source: Quantity) -> Relation:
         return "same" if claim.value == source.value else "incomparable"
     both_numbers = claim.kind == source.kind == "number"
     # A scale word is part of the value: 5 million against 5 billion is no match of figures.
+    scaled = any(q.kind == "number" and q.value != q.raw for q in (claim, source))
+    if scaled and not both_numbers and claim.raw == source.raw:
+        return "different"
     same_figure = claim.raw == source.raw and not both_numbers
     if same_figure or _close(claim, source):
         return "different" if _bounds_clash(claim, source) else "same"
@@ -135,11 +138,14 @@ def _close(claim: Quantity, source: Quantity) -> bool:
     size = max(abs(source.value), abs(claim.value))
     if gap <= 1e-9 * max(1.0, size):
         return True
+    converted = claim.kind == "measure" and claim.value * source.raw != source.value * claim.raw
+    if claim.approx and not converted and claim.digits > source.digits:
+        # Rounding never adds digits: "about 53" does not come from 50.
+        return False
     if claim.approx:
         return gap <= APPROX_TOLERANCE * size
     if claim.kind in {"money", "year"} or source.kind == "year":
         return False
     if gap <= 0.5 * claim.step + 1e-9 and gap <= 0.005 * size and claim.digits >= 2:
         return True
-    converted = claim.kind == "measure" and claim.value * source.raw != source.value * claim.raw
     return converted and gap <= CONVERTED_TOLERANCE * size

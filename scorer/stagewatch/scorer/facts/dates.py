@@ -49,7 +49,7 @@ def read_dates(words: Words) -> list[DateSpan]:
         if word[0].isdigit():
             span = _iso(words, index) or _clock(words, index)
         elif word in MONTHS:
-            span = _named(words, index)
+            span = _named(words, index, found[-1].last + 1 if found else 0)
         if span is None:
             index += 1
             continue
@@ -73,23 +73,25 @@ def _iso(words: Words, index: int) -> DateSpan | None:
     year, month, day = (_integer(words, index + offset) for offset in range(3))
     if not _is_year(year) or month is None or day is None:
         return None
-    gaps = {words.text[words.ends[index + i] : words.starts[index + i + 1]] for i in range(2)}
+    gaps = {words.between(index + i, index + i + 1) for i in range(2)}
     if gaps not in ({"-"}, {"/"}) or not (1 <= month <= 12 and 1 <= day <= 31):
         return None
     return DateSpan(index, index + 2, (year, month, day))
 
 
-def _named(words: Words, index: int) -> DateSpan | None:
+def _named(words: Words, index: int, floor: int) -> DateSpan | None:
+    """A date around the month at `index`; words before `floor` belong to another one."""
     month = MONTHS.get(words.words[index])
     if month is None:
         return None
     first, last = index, index
-    before, after = _integer(words, index - 1), _integer(words, index + 1)
+    before = _integer(words, index - 1) if index > floor else None
+    after = _integer(words, index + 1)
     day = year = None
-    tail = words.words[index - 1] if index else ""
+    tail = words.words[index - 1] if index - 1 > floor else ""
     if tail in ORDINAL_TAILS and words.glued(index - 1) and _integer(words, index - 2) is not None:
         day, first = _integer(words, index - 2), index - 2
-    elif before is not None and before <= 99 and words.words[index - 2 : index - 1] != ["since"]:
+    elif before is not None and before <= 31:
         day, first = before, index - 1
     if day is None and after is not None and after <= 99:
         day, last = after, index + 1
@@ -110,9 +112,7 @@ def _clock(words: Words, index: int) -> DateSpan | None:
     if hour is None or hour > 24:
         return None
     minute, last = 0, index
-    colon = (
-        index + 1 < len(words) and words.text[words.ends[index] : words.starts[index + 1]] == ":"
-    )
+    colon = index + 1 < len(words) and words.between(index, index + 1) == ":"
     if colon:
         found = _integer(words, index + 1)
         if found is None or found > 59 or len(words.words[index + 1]) != 2:
@@ -135,6 +135,6 @@ def _half(words: Words, index: int) -> tuple[bool, int] | None:
     if word in {"am", "pm"}:
         return word == "pm", index
     spelled = word in {"a", "p"} and words.words[index + 1 : index + 2] == ["m"]
-    if spelled and words.text[words.ends[index] : words.starts[index + 1]] == ".":
+    if spelled and words.between(index, index + 1) == ".":
         return word == "p", index + 1
     return None

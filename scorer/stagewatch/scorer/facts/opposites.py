@@ -9,13 +9,10 @@ from stagewatch.scorer.text.words import stem
 from stagewatch.scorer.text.wordset import word_set
 
 NEGATION = word_set("not no never neither nor none nobody nothing nowhere")
-_SOFT_AFTER = word_set(
-    """
-    only just merely simply later more less fewer longer least most sooner earlier matter doubt
-    problem one other
-    """
-)
-"""Behind "not" or "no" these make an emphasis or a bound, not a negation."""
+_EMPHASIS = word_set("only just merely simply matter doubt problem")
+"""Behind "not" or "no" these make an emphasis, not a negation."""
+_COMPARED = word_set("more less fewer longer later earlier sooner greater higher lower")
+"""Behind "not" or "no", and before "than", these make a bound; else "no longer" negates."""
 
 _PAIRS = """
 fell/rose rose/dropped rose/declined fell/grew grew/shrank won/lost bought/sold began/ended
@@ -122,5 +119,11 @@ def negations(words: Sequence[str]) -> list[int]:
     return [
         i
         for i, word in enumerate(words)
-        if word in NEGATION and not (i + 1 < len(words) and words[i + 1] in _SOFT_AFTER)
+        if word in NEGATION and not _no_negation(words[i + 1 : i + 3])
     ]
+
+
+def _no_negation(after: Sequence[str]) -> bool:
+    if not after:
+        return False
+    return after[0] in _EMPHASIS or (after[0] in _COMPARED and list(after[1:]) == ["than"])

@@ -141,6 +141,10 @@ def _after_number(
     known = nxt in SCALES or nxt in UNITS or nxt in CURRENCIES or nxt in CENTS
     if glued and nxt and nxt[0].isalpha() and not known:
         return _identifier(words, first)
+    if words.words[follow : follow + 3] == ["and", "a", "half"]:
+        number, last, follow = replace(number, value=number.value + 0.5), last + 3, follow + 3
+        nxt = words.words[follow] if follow < size and follow not in taken else ""
+        glued = False
     scale = 1.0
     if nxt in SCALES and not (nxt == "k" and not glued):
         scale, last, follow = SCALES[nxt], follow, follow + 1
@@ -214,7 +218,7 @@ def _share_units(words: Words, found: list[Quantity]) -> list[Quantity]:
         if left.kind != "number" or left.unit or right.kind not in {"measure", "percent", "money"}:
             continue
         gap = words.words[left.last + 1 : right.first]
-        between = words.text[words.ends[left.last] : words.starts[right.first]].strip()
+        between = words.between(left.last, right.first).strip()
         joined = (len(gap) == 1 and gap[0] in _RANGE_WORDS) or between in {"-", "–", "—", "/"}
         if joined and right.raw:
             factor = right.value / right.raw
@@ -229,7 +233,7 @@ def _with_prefix(words: Words, quantity: Quantity) -> Quantity:
     back = words.words[max(0, quantity.first - 3) : quantity.first]
     one = back[-1] if back else ""
     two = tuple(back[-2:])
-    tilde = words.text[: words.starts[quantity.first]].rstrip()[-1:] == "~"
+    tilde = words.before(quantity.first).rstrip()[-1:] == "~"
     approx = one in _APPROX or tilde or (one in CURRENCIES and back[-2:-1] == ["about"])
     bound: Bound = ""
     if one in _MIN_1 or two in _MIN_2:

@@ -25,8 +25,8 @@ def polarity_flip(alignment: Alignment) -> tuple[str, str] | None:
     claim, source = alignment.claim, alignment.source
     lo, hi = min(alignment.partner.values()), max(alignment.partner.values())
     first, last = min(alignment.partner), max(alignment.partner)
-    ours = [i for i in negations(claim.words) if first - 2 <= i <= last + 1]
-    theirs = [i for i in negations(source.words) if lo - 2 <= i <= hi + 1]
+    ours = [i for i in _negations(claim) if first - 2 <= i <= last + 1]
+    theirs = [i for i in _negations(source) if lo - 2 <= i <= hi + 1]
     swaps = _opposites(alignment)
     # "none" against "all" is one turn, not a negation and an opposite.
     ours = [i for i in ours if i not in {a for a, _ in swaps}]
@@ -46,12 +46,23 @@ def polarity_flip(alignment: Alignment) -> tuple[str, str] | None:
     return None
 
 
+def _negations(words: Words) -> list[int]:
+    """Negating words, an answer's opening "No." left aside: it answers, it does not negate."""
+    found = negations(words.words)
+    if found[:1] == [0] and words.words[0] == "no" and words.after(0)[:1] in {".", ",", "!", ":"}:
+        return found[1:]
+    return found
+
+
 def _soft(alignment: Alignment, lo: int, hi: int) -> bool:
-    """Words in an unmatched place that may carry the negation themselves."""
-    around = alignment.source.words[max(0, lo - 2) : hi + 2]
-    loose = [w for i, w in enumerate(alignment.claim.words) if i not in alignment.partner]
-    return any(word in SOFT_NEGATION or negated_form(word, around) for word in loose) or any(
-        word in SOFT_NEGATION or negated_form(word, alignment.claim.words) for word in around
+    """Words without a partner that may carry the negation themselves."""
+    matched = set(alignment.partner.values())
+    reach = range(max(0, lo - 2), min(len(alignment.source), hi + 3))
+    around = [alignment.source.words[j] for j in reach]
+    theirs = [alignment.source.words[j] for j in reach if j not in matched]
+    ours = [w for i, w in enumerate(alignment.claim.words) if i not in alignment.partner]
+    return any(word in SOFT_NEGATION or negated_form(word, around) for word in ours) or any(
+        word in SOFT_NEGATION or negated_form(word, alignment.claim.words) for word in theirs
     )
 
 
@@ -117,7 +128,7 @@ def _names(words: Words, start: int, stop: int) -> list[int]:
 
 def _heading(words: Words, index: int) -> bool:
     """True when a colon follows: a label in front of the statement, not a name in it."""
-    return words.text[words.ends[index] :].lstrip(" *")[:1] == ":"
+    return words.after(index).lstrip(" *")[:1] == ":"
 
 
 def _alike(one: str, two: str) -> bool:

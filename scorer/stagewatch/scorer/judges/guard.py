@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from stagewatch.core.model import ClaimLabel
 from stagewatch.scorer.facts.compare import compare
-from stagewatch.scorer.facts.quantities import Quantity, may_hold_quantity, read_quantities
+from stagewatch.scorer.facts.quantities import Quantity, read_quantities
 from stagewatch.scorer.judges.alignment import Alignment, align
 from stagewatch.scorer.judges.contrasts import polarity_flip, swapped_name
 from stagewatch.scorer.judges.coverage import Coverage, measure
@@ -58,7 +59,7 @@ def check(claim: Words, passages: Passages, coverage: Coverage | None = None) ->
     for index in cover.best[:CANDIDATES]:
         source = passages.sentences[index].words
         alignment = align(claim, source)
-        found = _conflict(alignment, quantities, index)
+        found = _conflict(alignment, quantities, passages, index)
         if found is not None:
             conflicts.append((alignment.near, found))
             continue
@@ -75,12 +76,13 @@ def check_text(claim: str, passages: Passages) -> Finding | None:
     return check(read_words(claim), passages)
 
 
-def _conflict(alignment: Alignment, quantities: Sequence[Quantity], index: int) -> Finding | None:
+def _conflict(
+    alignment: Alignment, quantities: Sequence[Quantity], passages: Passages, index: int
+) -> Finding | None:
     wanted = max(1, min(MATCHED_WORDS, alignment.claim_content))
     if alignment.near < NEAR_COPY or alignment.matched_content < wanted:
         return None
-    source = alignment.source
-    values = read_quantities(source) if quantities else []
+    values = _values(passages, index) if quantities else []
     for quantity in quantities:
         other = _slot_conflict(alignment, quantity, values)
         if other is not None:
@@ -95,6 +97,14 @@ def _conflict(alignment: Alignment, quantities: Sequence[Quantity], index: int) 
         return Finding("CONTRADICTED", flip[0], flip[1], index)
     name = swapped_name(alignment)
     return None if name is None else Finding("CONTRADICTED", "name", name, index)
+
+
+def _values(passages: Passages, index: int) -> list[Quantity]:
+    """The quantities of a sentence of the window, read once however many claims ask."""
+    known = passages.memo.get(index)
+    if known is None:
+        known = passages.memo[index] = read_quantities(passages.sentences[index].words)
+    return cast("list[Quantity]", known)
 
 
 def _kind(quantity: Quantity) -> str:
@@ -140,11 +150,7 @@ def _near_sentences(passages: Passages, index: int) -> list[int]:
 def _holds_all(quantities: Sequence[Quantity], passages: Passages, index: int) -> bool:
     if not quantities:
         return True
-    values = [
-        value
-        for i in _near_sentences(passages, index)
-        for value in read_quantities(passages.sentences[i].words)
-    ]
+    values = [value for i in _near_sentences(passages, index) for value in _values(passages, i)]
     return all(any(compare(q, v) == "same" for v in values) for q in quantities)
 
 
@@ -157,12 +163,7 @@ def _missing_value(
     """
     if not quantities:
         return None
-    values = [
-        (i, value)
-        for i, sentence in enumerate(passages.sentences)
-        if may_hold_quantity(sentence.words)
-        for value in read_quantities(sentence.words)
-    ]
+    values = [(i, value) for i in range(len(passages.sentences)) for value in _values(passages, i)]
     for quantity in quantities:
         holders = [i for i, value in values if compare(quantity, value) == "same"]
         if holders:
@@ -215,7 +216,7 @@ def _rival(
             continue
         rivals = [
             value
-            for value in read_quantities(sentence.words)
+            for value in _values(passages, index)
             if value.kind == quantity.kind and value.unit == quantity.unit
         ]
         if len(rivals) == 1 and compare(quantity, rivals[0]) == "different":

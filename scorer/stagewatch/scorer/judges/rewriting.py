@@ -91,7 +91,7 @@ def _capitals(words: Words) -> list[int]:
         if words.raw(i)[0].isupper()
         and words.words[i] not in STOP
         and len(words.words[i]) > 1
-        and words.text[: words.starts[i]].rstrip()[-1:] not in {".", "?", "!", "\n", ":"}
+        and words.before(i).rstrip()[-1:] not in {".", "?", "!", "\n", ":"}
     ]
 
 

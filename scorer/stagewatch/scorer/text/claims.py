@@ -22,7 +22,7 @@ _CLAUSE = re.compile(
 )
 _BULLET = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.)])\s+")
 _CITATION = re.compile(
-    r"\s*(?:\[\d+(?:\s*,\s*\d+)*\]|\((?:source|doc|document|passage)s?\W*\d[^)]*\))",
+    r"\s?(?:\[\d+(?:\s?,\s?\d+)*\]|\((?:source|doc|document|passage)s?\W*\d[^)]*\))",
     re.IGNORECASE,
 )
 _LEAD = re.compile(

@@ -35,11 +35,15 @@ def _read_passage(text: str) -> tuple[tuple[int, int, Words, frozenset[str]], ..
 
 @dataclass(slots=True)
 class Passages:
-    """All passages of a window, read once for every claim of the answer."""
+    """All passages of a window, read once for every claim of the answer.
+
+    `memo` is for what a reader works out of single sentences, by their index.
+    """
 
     texts: tuple[str, ...]
     sentences: list[Sentence]
     where: dict[str, list[int]] = field(default_factory=dict)
+    memo: dict[int, object] = field(default_factory=dict)
     _prefixes: dict[str, list[str]] = field(default_factory=dict)
 
     def near(self, root: str, letters: int) -> list[int]:

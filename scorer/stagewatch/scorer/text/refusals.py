@@ -10,13 +10,14 @@ _NEG = (
 )
 _SOURCE = (
     r"(?:context|passages?|documents?|documentation|sources?|excerpts?|texts?|articles?|materials?|"
-    r"information|details?|data|records?|policy|policies|knowledge base|snippets?|search results?)"
+    r"information|details?|records?|policy|policies|knowledge base|snippets?|search results?)"
 )
 _REFUSALS = (
     # I do not know / cannot find / am unable to say
     r"\b(?:i|we)\b[^.!?]{0,25}?\b(?:" + _NEG + r"|am not|'m not|are not)\s+(?:\w+\s+){0,2}?"
-    r"(?:have|find|know|answer|provide|determine|locate|see|tell|say|help|able|sure|aware|give|offer|"
-    r"access|confirm|comment|speak)\b",
+    r"(?:have|find|know|answer|provide|determine|locate|see|tell|say|help|sure|aware|give|offer|"
+    r"access|confirm|comment|(?:been )?able to (?:find|answer|provide|locate|determine|help|tell|"
+    r"say|confirm|see|access))\b",
     r"\b(?:i|we)\b(?:\s+am|\s+are|['’]m|['’]re)\s+(?:\w+\s+)?(?:unable|not able|unaware|sorry)\b",
     r"\b(?:unable|not able) to (?:find|answer|provide|determine|locate|help|give|say|tell)\b",
     r"\b(?:i|we) (?:have|found|see) no (?:\w+\s+){0,2}" + _SOURCE,
@@ -38,16 +39,21 @@ _REFUSALS = (
 _REFUSAL = re.compile("|".join(f"(?:{pattern})" for pattern in _REFUSALS), re.IGNORECASE)
 
 _SMALL_TALK = re.compile(
-    r"^\W*(?:hi|hello|hey|dear|thanks|thank you|you['’]?re welcome|welcome|sure|"
-    r"certainly|of course|"
-    r"great question|good question|no problem|absolutely|please (?:let me know|note)\W*$|"
-    r"i['’]?m (?:happy|glad|here) to help|i (?:hope|trust) (?:this|that)|hope (?:this|that) helps|"
+    r"^\W*(?:i['’]?m (?:happy|glad|here) to help|(?:i )?(?:hope|trust) (?:this|that)\b|"
     r"(?:please )?(?:let me|let us) know|feel free to (?:ask|reach)|"
     r"(?:is there|do you have|did you have) any\w*|if you have any (?:other|more|further)|"
-    r"i(?:['’]m| am) (?:so |very |really )?sorry (?:to hear|for)|i (?:apologi[sz]e|understand)|"
+    r"i(?:['’]m| am) (?:so |very |really )?sorry (?:to hear|for)|i (?:apologi[sz]e|understand)\b|"
     r"(?:could|can|would) you (?:please )?(?:clarify|provide|specify|tell|share))",
     re.IGNORECASE,
 )
+_OPENER = re.compile(
+    r"^\W*(?:hi|hello|hey|dear|thanks|thank you|you['’]?re welcome|welcome|sure|certainly|"
+    r"of course|great question|good question|no problem|absolutely)\b",
+    re.IGNORECASE,
+)
+_OPENER_WORDS = 8
+"""A longer sentence behind a polite opening states something."""
+
 _ASKS = re.compile(
     r"^\W*(?:(?:and|so|or|but)\s+)?(?:what|when|where|who|whom|which|why|how|is|are|was|were|do|does|did|"
     r"can|could|would|will|shall|should|may|have|has|am)\b",
@@ -73,7 +79,10 @@ def is_small_talk(sentence: str) -> bool:
     """True for greetings, offers of help, questions back, and lead-ins ending in a colon."""
     body = sentence.strip().strip("*_")
     asks = body.endswith("?") and _ASKS.match(body) is not None
-    return asks or _SMALL_TALK.match(body) is not None
+    opens = _OPENER.match(body) is not None and (
+        body.endswith(":") or len(body.split()) <= _OPENER_WORDS
+    )
+    return asks or opens or _SMALL_TALK.match(body) is not None
 
 
 def is_advice(sentence: str) -> bool:

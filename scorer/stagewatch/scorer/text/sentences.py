@@ -7,6 +7,10 @@ import re
 from nupunkt import sent_spans
 
 _LINE = re.compile(r"[^\n]+")
+_RUN = re.compile(r"[.!?]{8,}")
+LONGEST = 1000
+"""Characters. Text without punctuation (a table, a dump) is read in pieces of this size: the
+comparison of two sentences costs the product of their lengths."""
 VERSION = "nupunkt-lines-1"
 """Part of every judge fingerprint: another splitter gives other claims and denominators."""
 
@@ -25,5 +29,28 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
             left = len(piece) - len(piece.lstrip())
             right = len(piece.rstrip())
             if right > left:
-                spans.append((line.start() + start + left, line.start() + start + right))
+                spans.extend(
+                    _pieces(text, line.start() + start + left, line.start() + start + right)
+                )
     return spans
+
+
+def _shortened(run: re.Match[str]) -> str:
+    """A long run of end marks as three of them and blanks: the splitter looks at each mark and
+    at all that follow, and a page of question marks would keep it busy for seconds.
+    """
+    return run.group()[:3].ljust(len(run.group()))
+
+
+def _pieces(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The span itself, or pieces of it cut between words when it is longer than any sentence."""
+    pieces = []
+    while end - start > LONGEST:
+        cut = text.rfind(" ", start + LONGEST // 2, start + LONGEST)
+        if cut < 0:
+            cut = start + LONGEST
+        pieces.append((start, cut))
+        start = cut + (text[cut : cut + 1] == " ")
+    if text[start:end].strip():
+        pieces.append((start, end))
+    return pieces

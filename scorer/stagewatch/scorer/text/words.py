@@ -76,54 +76,59 @@ def _forms(raw: str) -> tuple[tuple[str, str], ...]:
 
 @dataclass(slots=True)
 class Words:
-    """Parallel lists, one entry a word: lower-case word, stem, start and end offset in the text."""
+    """The words of a text in lower case and their stems, one entry a word.
+
+    Offsets are worked out when first asked for: most sentences of a window are never looked at
+    that closely.
+    """
 
     text: str
     words: list[str]
     stems: list[str]
-    starts: list[int]
-    ends: list[int]
+    _spans: list[tuple[int, int]] | None = None
 
     def __len__(self) -> int:
         return len(self.words)
 
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """(start, end) of each word in the text; both halves of a contraction share one."""
+        if self._spans is None:
+            self._spans = [
+                match.span() for match in WORD.finditer(self.text) for _ in _forms(match.group())
+            ]
+        return self._spans
+
     def raw(self, index: int) -> str:
         """The word as written."""
-        return self.text[self.starts[index] : self.ends[index]]
+        start, end = self.spans[index]
+        return self.text[start:end]
 
     def span(self, first: int, last: int) -> str:
         """The text from word `first` to word `last`, both included."""
-        return self.text[self.starts[first] : self.ends[last]]
+        return self.text[self.spans[first][0] : self.spans[last][1]]
+
+    def between(self, left: int, right: int) -> str:
+        """The text between two words."""
+        return self.text[self.spans[left][1] : self.spans[right][0]]
+
+    def before(self, index: int) -> str:
+        """The text in front of a word."""
+        return self.text[: self.spans[index][0]]
+
+    def after(self, index: int) -> str:
+        """The text behind a word."""
+        return self.text[self.spans[index][1] :]
 
     def glued(self, index: int) -> bool:
         """True when the word follows the one before without a gap ("401" + "K")."""
-        return index > 0 and self.starts[index] == self.ends[index - 1]
+        return index > 0 and self.spans[index][0] == self.spans[index - 1][1]
 
 
 def read_words(text: str) -> Words:
     """The words of `text`. Hyphens and brackets separate; "can't" reads as "can", "not"."""
-    matches = list(WORD.finditer(text))
-    forms = [_forms(match.group()) for match in matches]
-    if all(len(form) == 1 for form in forms):
-        # Nearly every sentence: no contraction, so lists are built without a loop in Python.
-        return Words(
-            text,
-            [form[0][0] for form in forms],
-            [form[0][1] for form in forms],
-            [match.start() for match in matches],
-            [match.end() for match in matches],
-        )
-    words: list[str] = []
-    stems: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
-    for match, form in zip(matches, forms, strict=True):
-        for word, root in form:
-            words.append(word)
-            stems.append(root)
-            starts.append(match.start())
-            ends.append(match.end())
-    return Words(text, words, stems, starts, ends)
+    forms = [form for raw in WORD.findall(text) for form in _forms(raw)]
+    return Words(text, [word for word, _ in forms], [root for _, root in forms])
 
 
 def content_stems(words: Words) -> list[str]:

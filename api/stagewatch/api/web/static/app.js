@@ -23,7 +23,8 @@
     return said;
   };
 
-  // <form data-post="/api/v1/…" data-done="text" data-go="/path"> sends its fields as JSON.
+  // <form data-post="/api/v1/…" data-done="text"> sends its fields as JSON, then reloads the page
+  // (data-stay does not).
   // data-list on a field splits its lines into a list; data-json parses it; empty fields are left out.
   const fields = (form) => {
     const body = {};
@@ -43,17 +44,18 @@
     return body;
   };
 
+  // getAttribute, not form.dataset: a field named "dataset" would stand in its place.
   document.addEventListener("submit", async (event) => {
     const form = event.target;
-    if (!form.dataset.post) return;
+    const said = (name) => form.getAttribute(`data-${name}`);
+    if (!said("post")) return;
     event.preventDefault();
     const button = form.querySelector("button[type=submit], button:not([type])");
     if (button) button.disabled = true;
     try {
-      await send(form.dataset.method || "POST", form.dataset.post, fields(form));
-      toast(form.dataset.done || "Saved");
-      if (form.dataset.go) location.href = form.dataset.go;
-      else if (form.dataset.stay === undefined) location.reload();
+      await send(said("method") || "POST", said("post"), fields(form));
+      toast(said("done") || "Saved");
+      if (said("stay") === null) location.reload();
     } catch (error) {
       toast(error.message, true);
     } finally {
@@ -68,7 +70,10 @@
     const items = () => [...queue.querySelectorAll(".item")];
     const show = (next) => {
       const all = items();
-      if (!all.length) { location.reload(); return; }
+      if (!all.length) {
+        queue.innerHTML = '<li class="panel empty">Nothing more waits for review.</li>';
+        return;
+      }
       at = Math.max(0, Math.min(next, all.length - 1));
       all.forEach((item, i) => item.classList.toggle("here", i === at));
       all[at].scrollIntoView({ block: "nearest" });

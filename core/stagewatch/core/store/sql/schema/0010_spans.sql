@@ -5,21 +5,13 @@ CREATE TABLE IF NOT EXISTS otlp_in
 (
     resource_spans Array(Tuple(
         resource Tuple(
-            attributes Array(Tuple(key String, value Tuple(
-                string_value String, bool_value Bool, int_value Int64, double_value Float64,
-                array_value String, kvlist_value String, bytes_value String,
-                value Enum8('unset' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3,
-                    'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7)))),
+            attributes Array(Tuple(key String, value String)),
             dropped_attributes_count UInt32),
         scope_spans Array(Tuple(
             scope Tuple(
                 name String,
                 version String,
-                attributes Array(Tuple(key String, value Tuple(
-                    string_value String, bool_value Bool, int_value Int64, double_value Float64,
-                    array_value String, kvlist_value String, bytes_value String,
-                    value Enum8('unset' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3,
-                        'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7)))),
+                attributes Array(Tuple(key String, value String)),
                 dropped_attributes_count UInt32),
             spans Array(Tuple(
                 trace_id String,
@@ -73,7 +65,10 @@ FROM (SELECT arrayJoin(frames) AS f FROM otlp_in)
 -- `attrs` keeps the order and the repeats of the message; `kinds` says of each value what it was:
 -- 0 unset, 1 string, 2 bool, 3 int, 4 double (all as text), 5 array, 6 kvlist (raw OTLP bytes of
 -- ArrayValue and KeyValueList), 7 bytes. `events` and `links` are raw OTLP messages.
--- `resource` and `scope_attrs` are JSON [keys, kinds, values, dropped], values of kind 5-7 in base64.
+-- `resource` and `scope_attrs` are JSON [keys, values, dropped count]: a value that is text as it is
+-- (a text field of an AnyValue is the byte 10, its length and its bytes), any other as a NUL character
+-- and the base64 of its AnyValue. In the Null table these values are raw AnyValues: the fewer columns
+-- a type has, the cheaper is the view, whose planning is most of what a small insert costs.
 -- `duration_ns` is end minus start modulo 2^64, so both times can be had back exactly.
 -- `marks`: 1 ends before it starts, 2 times outside received -30 d .. +1 d, 4 parent is itself,
 -- 8 parent id of a wrong length.
@@ -176,22 +171,16 @@ FROM
             toLowCardinality(tupleElement(tupleElement(ss, 'scope'), 'version')) AS scope_version,
             toLowCardinality(if(empty(tupleElement(sa, 'key'))
                 AND tupleElement(tupleElement(ss, 'scope'), 'dropped_attributes_count') = 0, '',
-                toJSONString((tupleElement(sa, 'key'),
-                    arrayMap(t -> toUInt8(t), tupleElement(sv, 'value')),
-                    arrayMap((t, s, b, i, d, a, kv, by) -> multiIf(
-                            t = 'string_value', s, t = 'int_value', toString(i),
-                            t = 'double_value', toString(d), t = 'bool_value', if(b, 'true', 'false'),
-                            t = 'unset', '', base64Encode(concat(a, kv, by))),
-                        tupleElement(sv, 'value'), tupleElement(sv, 'string_value'),
-                        tupleElement(sv, 'bool_value'), tupleElement(sv, 'int_value'),
-                        tupleElement(sv, 'double_value'), tupleElement(sv, 'array_value'),
-                        tupleElement(sv, 'kvlist_value'), tupleElement(sv, 'bytes_value')),
+                toJSONString((
+                    tupleElement(sa, 'key'),
+                    arrayMap(x -> if(startsWith(x, '\x0A') AND position(substring(x, 3, 4), '\0') = 0,
+                        substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
+                        concat('\0', base64Encode(x))), tupleElement(sa, 'value')),
                     tupleElement(tupleElement(ss, 'scope'), 'dropped_attributes_count'))))) AS scope_attrs,
             toLowCardinality(tupleElement(ss, 'schema_url')) AS scope_schema_url
         FROM
         (
             SELECT ss, tupleElement(tupleElement(ss, 'scope'), 'attributes') AS sa,
-                tupleElement(sa, 'value') AS sv,
                 project, received, service, resource, resource_schema_url
             FROM
             (
@@ -199,25 +188,20 @@ FROM
                     arrayJoin(tupleElement(rs, 'scope_spans')) AS ss,
                     toLowCardinality(tupleElement(frame, 'project')) AS project,
                     tupleElement(frame, 'received') AS received,
-                    toLowCardinality(tupleElement(rv, 'string_value')[
-                        indexOf(tupleElement(ra, 'key'), 'service.name')]) AS service,
-                    toLowCardinality(toJSONString((tupleElement(ra, 'key'),
-                        arrayMap(t -> toUInt8(t), tupleElement(rv, 'value')),
-                        arrayMap((t, s, b, i, d, a, kv, by) -> multiIf(
-                                t = 'string_value', s, t = 'int_value', toString(i),
-                                t = 'double_value', toString(d), t = 'bool_value', if(b, 'true', 'false'),
-                                t = 'unset', '', base64Encode(concat(a, kv, by))),
-                            tupleElement(rv, 'value'), tupleElement(rv, 'string_value'),
-                            tupleElement(rv, 'bool_value'), tupleElement(rv, 'int_value'),
-                            tupleElement(rv, 'double_value'), tupleElement(rv, 'array_value'),
-                            tupleElement(rv, 'kvlist_value'), tupleElement(rv, 'bytes_value')),
+                    toLowCardinality(if(startsWith(name_value, '\x0A'),
+                        substring(name_value, if(length(name_value) < 130, 3, 4)), '')) AS service,
+                    toLowCardinality(toJSONString((
+                        tupleElement(ra, 'key'),
+                        arrayMap(x -> if(startsWith(x, '\x0A') AND position(substring(x, 3, 4), '\0') = 0,
+                            substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
+                            concat('\0', base64Encode(x))), tupleElement(ra, 'value')),
                         tupleElement(tupleElement(rs, 'resource'), 'dropped_attributes_count')))) AS resource,
                     toLowCardinality(tupleElement(rs, 'schema_url')) AS resource_schema_url
                 FROM
                 (
                     SELECT rs, frame,
                         tupleElement(tupleElement(rs, 'resource'), 'attributes') AS ra,
-                        tupleElement(ra, 'value') AS rv
+                        tupleElement(ra, 'value')[indexOf(tupleElement(ra, 'key'), 'service.name')] AS name_value
                     FROM
                     (
                         SELECT tupleElement(z, 1) AS rs, tupleElement(z, 2) AS frame
@@ -333,7 +317,7 @@ SELECT
 FROM spans
 GROUP BY project, service, kind, name, minute
 ;;
--- Which attribute keys exist, for autocompletion; the numbers inside flattened keys are folded.
+-- Which attribute keys exist, for autocompletion (numbers inside flattened keys are folded on read).
 CREATE TABLE IF NOT EXISTS attr_keys
 (
     project LowCardinality(String),
@@ -349,13 +333,13 @@ TTL toDateTime(last_seen) + INTERVAL 90 DAY
 SETTINGS non_replicated_deduplication_window = 10000, fsync_after_insert = 1, fsync_part_directory = 1
 ;;
 CREATE MATERIALIZED VIEW IF NOT EXISTS spans_to_attr_keys TO attr_keys AS
-SELECT project, 'span' AS level, replaceRegexpAll(toString(k), '\\.[0-9]+', '.N') AS key, kind,
-    sum(n) AS seen, max(at) AS last_seen
-FROM
-(
-    SELECT project, tupleElement(pair, 1) AS k, tupleElement(pair, 2) AS kind, count() AS n,
-        toDateTime64(max(received_at), 3, 'UTC') AS at
-    FROM (SELECT project, received_at, arrayJoin(arrayZip(mapKeys(attrs), kinds)) AS pair FROM spans)
-    GROUP BY project, k, kind
-)
+SELECT
+    project,
+    'span' AS level,
+    k AS key,
+    kind,
+    count() AS seen,
+    toDateTime64(max(received_at), 3, 'UTC') AS last_seen
+FROM spans
+ARRAY JOIN mapKeys(attrs) AS k, kinds AS kind
 GROUP BY project, key, kind

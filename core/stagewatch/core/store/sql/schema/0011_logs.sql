@@ -4,21 +4,13 @@ CREATE TABLE IF NOT EXISTS otlp_logs_in
 (
     resource_logs Array(Tuple(
         resource Tuple(
-            attributes Array(Tuple(key String, value Tuple(
-                string_value String, bool_value Bool, int_value Int64, double_value Float64,
-                array_value String, kvlist_value String, bytes_value String,
-                value Enum8('unset' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3,
-                    'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7)))),
+            attributes Array(Tuple(key String, value String)),
             dropped_attributes_count UInt32),
         scope_logs Array(Tuple(
             scope Tuple(
                 name String,
                 version String,
-                attributes Array(Tuple(key String, value Tuple(
-                    string_value String, bool_value Bool, int_value Int64, double_value Float64,
-                    array_value String, kvlist_value String, bytes_value String,
-                    value Enum8('unset' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3,
-                        'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7)))),
+                attributes Array(Tuple(key String, value String)),
                 dropped_attributes_count UInt32),
             log_records Array(Tuple(
                 time_unix_nano UInt64,
@@ -131,22 +123,16 @@ FROM
             toLowCardinality(tupleElement(tupleElement(sl, 'scope'), 'version')) AS scope_version,
             toLowCardinality(if(empty(tupleElement(sa, 'key'))
                 AND tupleElement(tupleElement(sl, 'scope'), 'dropped_attributes_count') = 0, '',
-                toJSONString((tupleElement(sa, 'key'),
-                    arrayMap(t -> toUInt8(t), tupleElement(sv, 'value')),
-                    arrayMap((t, s, b, i, d, a, kv, by) -> multiIf(
-                            t = 'string_value', s, t = 'int_value', toString(i),
-                            t = 'double_value', toString(d), t = 'bool_value', if(b, 'true', 'false'),
-                            t = 'unset', '', base64Encode(concat(a, kv, by))),
-                        tupleElement(sv, 'value'), tupleElement(sv, 'string_value'),
-                        tupleElement(sv, 'bool_value'), tupleElement(sv, 'int_value'),
-                        tupleElement(sv, 'double_value'), tupleElement(sv, 'array_value'),
-                        tupleElement(sv, 'kvlist_value'), tupleElement(sv, 'bytes_value')),
+                toJSONString((
+                    tupleElement(sa, 'key'),
+                    arrayMap(x -> if(startsWith(x, '\x0A') AND position(substring(x, 3, 4), '\0') = 0,
+                        substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
+                        concat('\0', base64Encode(x))), tupleElement(sa, 'value')),
                     tupleElement(tupleElement(sl, 'scope'), 'dropped_attributes_count'))))) AS scope_attrs,
             toLowCardinality(tupleElement(sl, 'schema_url')) AS scope_schema_url
         FROM
         (
             SELECT sl, tupleElement(tupleElement(sl, 'scope'), 'attributes') AS sa,
-                tupleElement(sa, 'value') AS sv,
                 project, received, service, resource, resource_schema_url
             FROM
             (
@@ -154,25 +140,20 @@ FROM
                     arrayJoin(tupleElement(rl, 'scope_logs')) AS sl,
                     toLowCardinality(tupleElement(frame, 'project')) AS project,
                     tupleElement(frame, 'received') AS received,
-                    toLowCardinality(tupleElement(rv, 'string_value')[
-                        indexOf(tupleElement(ra, 'key'), 'service.name')]) AS service,
-                    toLowCardinality(toJSONString((tupleElement(ra, 'key'),
-                        arrayMap(t -> toUInt8(t), tupleElement(rv, 'value')),
-                        arrayMap((t, s, b, i, d, a, kv, by) -> multiIf(
-                                t = 'string_value', s, t = 'int_value', toString(i),
-                                t = 'double_value', toString(d), t = 'bool_value', if(b, 'true', 'false'),
-                                t = 'unset', '', base64Encode(concat(a, kv, by))),
-                            tupleElement(rv, 'value'), tupleElement(rv, 'string_value'),
-                            tupleElement(rv, 'bool_value'), tupleElement(rv, 'int_value'),
-                            tupleElement(rv, 'double_value'), tupleElement(rv, 'array_value'),
-                            tupleElement(rv, 'kvlist_value'), tupleElement(rv, 'bytes_value')),
+                    toLowCardinality(if(startsWith(name_value, '\x0A'),
+                        substring(name_value, if(length(name_value) < 130, 3, 4)), '')) AS service,
+                    toLowCardinality(toJSONString((
+                        tupleElement(ra, 'key'),
+                        arrayMap(x -> if(startsWith(x, '\x0A') AND position(substring(x, 3, 4), '\0') = 0,
+                            substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
+                            concat('\0', base64Encode(x))), tupleElement(ra, 'value')),
                         tupleElement(tupleElement(rl, 'resource'), 'dropped_attributes_count')))) AS resource,
                     toLowCardinality(tupleElement(rl, 'schema_url')) AS resource_schema_url
                 FROM
                 (
                     SELECT rl, frame,
                         tupleElement(tupleElement(rl, 'resource'), 'attributes') AS ra,
-                        tupleElement(ra, 'value') AS rv
+                        tupleElement(ra, 'value')[indexOf(tupleElement(ra, 'key'), 'service.name')] AS name_value
                     FROM
                     (
                         SELECT tupleElement(z, 1) AS rl, tupleElement(z, 2) AS frame

@@ -1,0 +1,65 @@
+"""The drift test: quiet when nothing changes, quick when something does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stagewatch.scorer.drift import ARM_AT, detect, mean_lower_bound
+
+
+def stream(seed: int, *parts: tuple[int, float]) -> list[float]:
+    chance = np.random.default_rng(seed)
+    return [float(x) for n, p in parts for x in (chance.random(n) < p)]
+
+
+def test_quiet_streams_stay_quiet() -> None:
+    # At alpha 1 % the chance of 3 or more alarms in 40 quiet streams is below 1 %.
+    alarms = sum(bool(detect(stream(seed, (6000, 0.95)))) for seed in range(40))
+    assert alarms <= 2
+
+
+def test_a_drop_is_found_and_dated() -> None:
+    found = detect(stream(1, (5000, 0.95), (1500, 0.80)))
+    assert len(found) == 1
+    assert 5000 < found[0].at < 5400
+    assert abs(found[0].start - 5000) < 150
+    assert found[0].reference_mean == pytest.approx(0.95, abs=0.02)
+    assert found[0].after_mean == pytest.approx(0.80, abs=0.08)
+
+
+def test_a_rise_is_no_alarm() -> None:
+    assert detect(stream(2, (3000, 0.80), (2000, 0.97))) == []
+
+
+def test_it_is_not_armed_before_the_reference_is_large_enough() -> None:
+    assert detect(stream(3, (ARM_AT - 100, 0.95), (90, 0.0))) == []
+
+
+def test_a_change_that_breaks_things_is_found_at_once_and_named_after_it() -> None:
+    found = detect(stream(4, (1200, 0.97), (200, 0.30)), [1200])
+    assert len(found) == 1
+    assert found[0].at < 1230
+    assert abs(found[0].start - 1200) <= 10
+
+
+def test_after_an_alarm_the_next_change_starts_afresh_against_the_good_times() -> None:
+    values = stream(5, (1500, 0.97), (300, 0.4), (400, 0.97), (300, 0.4))
+    found = detect(values, [1500, 1800, 2200])
+    assert [alarm.start // 100 for alarm in found] == [15, 22]
+    assert found[1].reference_mean > 0.93
+
+
+def test_looking_more_often_changes_nothing_that_was_found() -> None:
+    values = stream(6, (2000, 0.95), (600, 0.7))
+    whole = detect(values)
+    assert whole
+    assert detect(values[: whole[0].at + 1])[0].start == whole[0].start
+    assert detect(values[: whole[0].at]) == []
+
+
+def test_the_bound_is_below_the_mean_and_tightens() -> None:
+    assert mean_lower_bound(0.95, 1000, 0.01) < mean_lower_bound(0.95, 10_000, 0.01) < 0.95
+    assert mean_lower_bound(1.0, 0, 0.01) == 0.0
+    # With everything in favour: exp(-n KL(1 ‖ q)) = q^n = delta.
+    assert mean_lower_bound(1.0, 100, 0.01) == pytest.approx(0.01 ** (1 / 100), abs=1e-5)

@@ -1,0 +1,152 @@
+"""Series points, breaks and the sentence of an alert."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from stagewatch.core.errors import InvalidInputError
+from stagewatch.core.store.scores import Reading
+from stagewatch.scorer.alerts import MONITORS, alerts_of
+from stagewatch.scorer.series import breaks, check_request, floor_time, pick_step, series
+
+T0 = datetime(2026, 11, 30, 12, tzinfo=UTC)
+
+
+def reading(
+    n: int,
+    *,
+    value: float | None = 1.0,
+    verdict: str = "pass",
+    status: str = "scored",
+    fingerprint: str = "f1",
+    release: str = "1",
+    index: str = "a",
+    hard_fail: bool = False,
+    reason: str = "",
+    seconds: float = 1.0,
+    stratum: str = "uniform",
+) -> Reading:
+    return Reading(
+        turn_id=f"t{n}",
+        at=T0 + timedelta(seconds=n * seconds),
+        status=status,
+        value=value,
+        verdict=verdict,
+        hard_fail=hard_fail,
+        reason=reason,
+        fingerprint=fingerprint,
+        basis="judge",
+        threshold=0.7,
+        inclusion=1.0,
+        stratum=stratum,
+        conversation_id="",
+        dimensions={"release": release, "index_version": index, "service": "bot"},
+    )
+
+
+def test_a_point_never_mixes_two_judges() -> None:
+    rows = [reading(n, fingerprint="f1" if n < 30 else "f2") for n in range(60)]
+    points = series(rows, stat="pass_rate", since=T0, step=timedelta(seconds=60))
+    assert [(p.n, p.fingerprint) for p in points] == [(30, "f1"), (30, "f2")]
+    assert [b.what for b in breaks(rows)] == ["judge f1 → f2"]
+
+
+def test_a_hard_fail_counts_as_a_fail_whatever_the_value() -> None:
+    rows = [reading(0), reading(1, value=0.9, verdict="pass", hard_fail=True)]
+    (point,) = series(rows, stat="pass_rate", since=T0, step=timedelta(minutes=1))
+    assert point.estimate == 0.5
+    (hard,) = series(rows, stat="hard_fail_rate", since=T0, step=timedelta(minutes=1))
+    assert hard.estimate == 0.5
+
+
+def test_unscored_turns_are_counted_by_reason_and_bound_the_mean() -> None:
+    rows = [reading(n) for n in range(10)]
+    rows += [
+        reading(n, status="unscored", value=None, verdict="", reason="judge_error: timeout")
+        for n in range(10, 20)
+    ]
+    (point,) = series(rows, stat="pass_rate", since=T0, step=timedelta(minutes=1))
+    assert point.n == 10
+    assert point.unscored == {"judge_error": 10}
+    assert (point.worst_low, point.worst_high) == (0.5, 1.0)
+
+
+def test_a_step_with_nothing_scored_has_no_estimate() -> None:
+    rows = [reading(0, status="unscored", value=None, verdict="", reason="not_captured")]
+    (point,) = series(rows, stat="mean", since=T0, step=timedelta(minutes=1))
+    assert (point.n, point.estimate, point.low) == (0, None, None)
+
+
+def test_a_miss_is_in_the_rates_and_not_in_the_median() -> None:
+    rows = [reading(n, value=2.0) for n in range(9)]
+    rows.append(reading(9, value=None, verdict="fail", reason="missed at depth 10"))
+    step = timedelta(minutes=1)
+    assert series(rows, stat="median", since=T0, step=step)[0].n == 9
+    assert series(rows, stat="miss_rate", since=T0, step=step)[0].estimate == pytest.approx(0.1)
+    assert series(rows, stat="pass_rate", since=T0, step=step)[0].estimate == pytest.approx(0.9)
+
+
+def test_groups_are_kept_apart() -> None:
+    rows = [reading(n, release="1" if n % 2 else "2") for n in range(10)]
+    points = series(rows, stat="pass_rate", since=T0, step=timedelta(minutes=1), group_by="release")
+    assert [(p.group, p.n) for p in points] == [("1", 5), ("2", 5)]
+
+
+def test_a_rollout_with_both_releases_side_by_side_is_one_break() -> None:
+    rows = [reading(n, release="1" if n < 5 or n % 2 else "2") for n in range(20)]
+    assert [b.what for b in breaks(rows)] == ["release 1 → 2"]
+
+
+def test_steps_and_limits() -> None:
+    assert pick_step(T0, T0 + timedelta(minutes=1)) == timedelta(seconds=5)
+    assert pick_step(T0, T0 + timedelta(days=1)) == timedelta(hours=1)
+    assert floor_time(T0 + timedelta(seconds=61), timedelta(minutes=1)) == T0 + timedelta(minutes=1)
+    with pytest.raises(InvalidInputError, match="stat"):
+        check_request("average", T0, T0 + timedelta(1), timedelta(1))
+    with pytest.raises(InvalidInputError, match="until"):
+        check_request("mean", T0, T0, timedelta(1))
+    with pytest.raises(InvalidInputError, match="at most"):
+        check_request("mean", T0, T0 + timedelta(30), timedelta(seconds=1))
+
+
+def broken_at(position: int, total: int) -> list[Reading]:
+    chance = np.random.default_rng(7)
+    rows = []
+    for n in range(total):
+        bad = n >= position
+        good = bool(chance.random() < (0.2 if bad else 0.98))
+        rows.append(
+            reading(n, verdict="pass" if good else "fail", index="b" if bad else "a", seconds=10)
+        )
+    return rows
+
+
+def test_an_alert_says_stage_shift_since_when_and_what_changed() -> None:
+    rows = broken_at(1200, 1400)
+    stages = {r.turn_id: "retrieval" for r in rows if r.verdict == "fail"}
+    monitor = MONITORS[0]
+    (alert,) = alerts_of("p", monitor, rows, stages, calibrated=True, alpha=0.002)
+    assert alert.stage == "retrieval"
+    assert alert.near == ("index version a → b",)
+    assert alert.before == pytest.approx(0.98, abs=0.02)
+    assert alert.low < alert.after < alert.high < 0.4
+    assert abs((alert.since - rows[1200].at).total_seconds()) < 200
+    assert alert.sentence.startswith("retrieval: faithful answers fell from 9")
+    assert "index version a → b" in alert.sentence
+    assert alert.turn_ids
+    assert set(alert.turn_ids) <= set(stages)
+    again = alerts_of("p", monitor, [*rows, *[]], stages, calibrated=True, alpha=0.002)
+    assert again[0].alert_id == alert.alert_id
+
+
+def test_what_feedback_or_strata_added_does_not_drive_an_alert() -> None:
+    rows = [
+        Reading(**{**{f: getattr(r, f) for f in Reading.__slots__}, "stratum": "rare_release"})
+        if r.verdict == "fail"
+        else r
+        for r in broken_at(1200, 1400)
+    ]
+    assert alerts_of("p", MONITORS[0], rows, {}, calibrated=True, alpha=0.002) == []
