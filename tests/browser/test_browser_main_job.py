@@ -121,6 +121,8 @@ def test_the_review_queue_by_keyboard(page: Page, server: Server, allowed: set[s
     item = page.locator(".item", has_text="stale source")
     expect(item).to_be_visible()
     expect(page.locator(".item.here")).to_have_count(1)
+    page.get_by_label("Promote into").fill("queued")
+    page.get_by_role("heading", name="Review").click()
     page.keyboard.press("?")
     expect(page.get_by_text("promote as suggested")).to_be_visible()
     while "stale source" not in page.locator(".item.here").inner_text():
@@ -128,7 +130,7 @@ def test_the_review_queue_by_keyboard(page: Page, server: Server, allowed: set[s
     page.keyboard.press("p")
     expect(page.get_by_role("status")).to_have_text("Promoted as stale_policy (needs review)")
     expect(item).to_have_count(0)
-    page.goto("/datasets/regressions")
+    page.goto("/datasets/queued")
     row = page.get_by_role("row").filter(has_text="stale policy").first
     row.get_by_role("button", name="Confirm").click()
     expect(page.get_by_role("status")).to_contain_text("second person")

@@ -13,6 +13,7 @@ from tests.support.assemble_decode import GOLDEN, capture_rows
 from stagewatch import sdk
 from stagewatch.collector.assemble.tables import conventions
 from stagewatch.sdk import semconv
+from stagewatch.sdk._runtime import runtime
 
 ROOT = Path(__file__).parents[2]
 DOCS = [{"id": f"d{n}", "content": f"passage {n}", "score": 1.0 / (n + 1)} for n in range(5)]
@@ -26,6 +27,7 @@ def blocks(path: str) -> list[str]:
 def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """What the examples leave to the reader. Nothing is sent: the OpenTelemetry switch is off."""
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    monkeypatch.setattr(runtime, "content", runtime.content)
     monkeypatch.setattr("stagewatch.sdk._feedback.FeedbackSender.send", lambda *_: None)
     yield {
         "make_standalone": lambda question: question,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from stagewatch.sdk._feedback import FeedbackSender
 
 SCOPE = "stagewatch.sdk"
+DEFAULT_APP = "rag"
 
 
 class Opener(Protocol):
@@ -27,7 +28,7 @@ class Runtime:
 
     def __init__(self) -> None:
         self.content = Content()
-        self.app_name = "rag"
+        self.app_name = DEFAULT_APP
         self.sender: FeedbackSender | None = None
         self.own_tracer: Opener | None = None
 

@@ -12,7 +12,7 @@ from opentelemetry import trace
 from stagewatch.sdk._content import Capture, Content
 from stagewatch.sdk._feedback import FeedbackSender
 from stagewatch.sdk._guard import guard, guarded, log
-from stagewatch.sdk._runtime import SCOPE, runtime
+from stagewatch.sdk._runtime import DEFAULT_APP, SCOPE, runtime
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -81,7 +81,7 @@ def configure(
         return
     key = api_key or os.environ.get("STAGEWATCH_API_KEY")
     runtime.content = _content(content)
-    runtime.app_name = app or service or os.environ.get("OTEL_SERVICE_NAME") or "rag"
+    runtime.app_name = app or service or os.environ.get("OTEL_SERVICE_NAME") or DEFAULT_APP
     runtime.sender = _sender(url, key)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return
@@ -202,6 +202,8 @@ def shutdown() -> None:
     processor, _installed.processor = _installed.processor, None
     _installed.tracer = None
     runtime.use(None)
+    # The content settings stay: a provider of the app's may still send what later stages tell.
+    runtime.app_name = DEFAULT_APP
     if processor is not None:
         processor.shutdown()
     sender, runtime.sender = runtime.sender, None

@@ -23,8 +23,9 @@ _NEAR_NOTHING = 0.15
 
 def asked_things(question: str) -> list[str]:
     """The questions within a message, split at question marks and before question words."""
-    parts = [part.strip() for part in _JOIN.split(question)]
-    return [part for part in parts if subject_words(read_words(part))] or [question]
+    evened = " ".join(question.split())
+    parts = [part.strip() for part in _JOIN.split(evened)]
+    return [part for part in parts if subject_words(read_words(part))] or [evened]
 
 
 def read_relevancy(question: str, answer: str) -> RelevancyReading:

@@ -7,7 +7,9 @@ import re
 from nupunkt import sent_spans
 
 _LINE = re.compile(r"[^\n]+")
-_RUN = re.compile(r"[.!?]{8,}")
+_RUN = re.compile(r"[.!?]{8,}|[^\S\n]{16,}")
+"""Runs of end marks or blanks are kept from the splitter: it looks at each and at all that follow,
+and a page of question marks would keep it busy for seconds."""
 LONGEST = 1000
 """Characters. Text without punctuation (a table, a dump) is read in pieces of this size: the
 comparison of two sentences costs the product of their lengths."""
@@ -17,29 +19,33 @@ VERSION = "nupunkt-lines-1"
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """(start, end) of each sentence of `text`, without the white space around it."""
-    spans = []
+    spans: list[tuple[int, int]] = []
     for line in _LINE.finditer(text):
-        body = line.group()
-        if not body.strip():
-            continue
-        # Short lines hold one sentence; asking the splitter would cost more than it tells.
-        inner = sent_spans(body) if any(mark in body[:-1] for mark in ".!?") else [(0, len(body))]
-        for start, end in inner:
-            piece = body[start:end]
-            left = len(piece) - len(piece.lstrip())
-            right = len(piece.rstrip())
-            if right > left:
-                spans.extend(
-                    _pieces(text, line.start() + start + left, line.start() + start + right)
-                )
+        at = line.start()
+        for run in _RUN.finditer(text, line.start(), line.end()):
+            _split(text, at, run.start(), spans)
+            _add(text, run.start(), run.end(), spans)
+            at = run.end()
+        _split(text, at, line.end(), spans)
     return spans
 
 
-def _shortened(run: re.Match[str]) -> str:
-    """A long run of end marks as three of them and blanks: the splitter looks at each mark and
-    at all that follow, and a page of question marks would keep it busy for seconds.
-    """
-    return run.group()[:3].ljust(len(run.group()))
+def _split(text: str, start: int, end: int, spans: list[tuple[int, int]]) -> None:
+    body = text[start:end]
+    if not body.strip():
+        return
+    # Most lines hold one sentence; asking the splitter would cost more than it tells.
+    several = any(mark in body[:-1] for mark in ".!?")
+    for first, last in sent_spans(body) if several else [(0, len(body))]:
+        _add(text, start + first, start + last, spans)
+
+
+def _add(text: str, start: int, end: int, spans: list[tuple[int, int]]) -> None:
+    piece = text[start:end]
+    left = start + len(piece) - len(piece.lstrip())
+    right = start + len(piece.rstrip())
+    if right > left:
+        spans.extend(_pieces(text, left, right))
 
 
 def _pieces(text: str, start: int, end: int) -> list[tuple[int, int]]:

@@ -72,6 +72,7 @@ FROM (SELECT arrayJoin(frames) AS f FROM otlp_in)
 -- `duration_ns` is end minus start modulo 2^64, so both times can be had back exactly.
 -- `marks`: 1 ends before it starts, 2 times outside received -30 d .. +1 d, 4 parent is itself,
 -- 8 parent id of a wrong length.
+-- A merge rewrites whole bodies, which costs more than inserting them: so 8 parts at least at once.
 CREATE TABLE IF NOT EXISTS spans
 (
     project LowCardinality(String),
@@ -111,7 +112,8 @@ PARTITION BY day
 ORDER BY (project, intDiv(start_ns, 60000000000), xxHash32(trace_id), span_id)
 TTL day + INTERVAL 90 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000,
-    fsync_after_insert = 1, fsync_part_directory = 1, min_compressed_bytes_to_fsync_after_merge = 1
+    fsync_after_insert = 1, fsync_part_directory = 1, min_compressed_bytes_to_fsync_after_merge = 1,
+    min_parts_to_merge_at_once = 8
 ;;
 CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_in_to_spans TO spans AS
 SELECT
@@ -160,64 +162,48 @@ SELECT
     tupleElement(sp, 'dropped_links_count') AS dropped_links
 FROM
 (
-    SELECT sp, tupleElement(tupleElement(sp, 'attributes'), 'value') AS v, project, received, service,
-        resource, resource_schema_url, scope_name, scope_version, scope_attrs, scope_schema_url
+    SELECT sp, tupleElement(tupleElement(sp, 'attributes'), 'value') AS v,
+        project, received, service, resource, resource_schema_url,
+        scope_name, scope_version, scope_attrs, scope_schema_url
     FROM
     (
-        SELECT
-            arrayJoin(tupleElement(ss, 'spans')) AS sp,
+        SELECT tupleElement(ss, 'spans') AS items,
             project, received, service, resource, resource_schema_url,
             toLowCardinality(tupleElement(tupleElement(ss, 'scope'), 'name')) AS scope_name,
             toLowCardinality(tupleElement(tupleElement(ss, 'scope'), 'version')) AS scope_version,
-            toLowCardinality(if(empty(tupleElement(sa, 'key'))
-                AND tupleElement(tupleElement(ss, 'scope'), 'dropped_attributes_count') = 0, '',
-                toJSONString((
-                    tupleElement(sa, 'key'),
+            toLowCardinality(if(empty(tupleElement(tupleElement(tupleElement(ss, 'scope'), 'attributes'), 'key'))
+                    AND tupleElement(tupleElement(ss, 'scope'), 'dropped_attributes_count') = 0, '',
+                    toJSONString((
+                    tupleElement(tupleElement(tupleElement(ss, 'scope'), 'attributes'), 'key'),
                     arrayMap(x -> if(startsWith(x, '\x0A') AND position(substring(x, 3, 4), '\0') = 0,
-                        substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
-                        concat('\0', base64Encode(x))), tupleElement(sa, 'value')),
+                    substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
+                    concat('\0', base64Encode(x))), tupleElement(tupleElement(tupleElement(ss, 'scope'), 'attributes'), 'value')),
                     tupleElement(tupleElement(ss, 'scope'), 'dropped_attributes_count'))))) AS scope_attrs,
             toLowCardinality(tupleElement(ss, 'schema_url')) AS scope_schema_url
         FROM
         (
-            SELECT ss, tupleElement(tupleElement(ss, 'scope'), 'attributes') AS sa,
-                project, received, service, resource, resource_schema_url
-            FROM
-            (
-                SELECT
-                    arrayJoin(tupleElement(rs, 'scope_spans')) AS ss,
-                    toLowCardinality(tupleElement(frame, 'project')) AS project,
-                    tupleElement(frame, 'received') AS received,
-                    toLowCardinality(if(startsWith(name_value, '\x0A'),
-                        substring(name_value, if(length(name_value) < 130, 3, 4)), '')) AS service,
-                    toLowCardinality(toJSONString((
-                        tupleElement(ra, 'key'),
-                        arrayMap(x -> if(startsWith(x, '\x0A') AND position(substring(x, 3, 4), '\0') = 0,
-                            substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
-                            concat('\0', base64Encode(x))), tupleElement(ra, 'value')),
-                        tupleElement(tupleElement(rs, 'resource'), 'dropped_attributes_count')))) AS resource,
-                    toLowCardinality(tupleElement(rs, 'schema_url')) AS resource_schema_url
-                FROM
-                (
-                    SELECT rs, frame,
-                        tupleElement(tupleElement(rs, 'resource'), 'attributes') AS ra,
-                        tupleElement(ra, 'value')[indexOf(tupleElement(ra, 'key'), 'service.name')] AS name_value
-                    FROM
-                    (
-                        SELECT tupleElement(z, 1) AS rs, tupleElement(z, 2) AS frame
-                        FROM
-                        (
-                            SELECT arrayJoin(arrayZip(resource_spans, arrayFlatten(arrayMap(
-                                f -> arrayWithConstant(tupleElement(f, 'n'),
-                                    (tupleElement(f, 'project') AS p, tupleElement(f, 'received') AS r)::Tuple(project String, received UInt64)),
-                                frames)))) AS z
-                            FROM otlp_in
-                        )
-                    )
-                )
-            )
+            SELECT tupleElement(rs, 'scope_spans') AS groups,
+                toLowCardinality(frame_project) AS project,
+                received,
+                tupleElement(tupleElement(tupleElement(rs, 'resource'), 'attributes'), 'value')[indexOf(tupleElement(tupleElement(tupleElement(rs, 'resource'), 'attributes'), 'key'), 'service.name')] AS name_value,
+                toLowCardinality(if(startsWith(name_value, '\x0A'),
+                    substring(name_value, if(length(name_value) < 130, 3, 4)), '')) AS service,
+                toLowCardinality(toJSONString((
+                tupleElement(tupleElement(tupleElement(rs, 'resource'), 'attributes'), 'key'),
+                arrayMap(x -> if(startsWith(x, '\x0A') AND position(substring(x, 3, 4), '\0') = 0,
+                substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
+                concat('\0', base64Encode(x))), tupleElement(tupleElement(tupleElement(rs, 'resource'), 'attributes'), 'value')),
+                tupleElement(tupleElement(rs, 'resource'), 'dropped_attributes_count')))) AS resource,
+                toLowCardinality(tupleElement(rs, 'schema_url')) AS resource_schema_url
+            FROM otlp_in
+            ARRAY JOIN
+                resource_spans AS rs,
+                arrayFlatten(arrayMap(f -> arrayWithConstant(tupleElement(f, 'n'), tupleElement(f, 'project')), frames)) AS frame_project,
+                arrayFlatten(arrayMap(f -> arrayWithConstant(tupleElement(f, 'n'), tupleElement(f, 'received')), frames)) AS received
         )
+        ARRAY JOIN groups AS ss
     )
+    ARRAY JOIN items AS sp
 )
 ;;
 -- Where a trace lies in time and what it is, aggregated again on read (a trace has one row a day).

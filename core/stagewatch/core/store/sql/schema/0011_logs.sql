@@ -73,7 +73,8 @@ PARTITION BY day
 ORDER BY (project, intDiv(time_ns, 60000000000), xxHash32(trace_id), span_id)
 TTL day + INTERVAL 90 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000,
-    fsync_after_insert = 1, fsync_part_directory = 1, min_compressed_bytes_to_fsync_after_merge = 1
+    fsync_after_insert = 1, fsync_part_directory = 1, min_compressed_bytes_to_fsync_after_merge = 1,
+    min_parts_to_merge_at_once = 8
 ;;
 CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_logs_in_to_logs TO logs AS
 SELECT
@@ -112,64 +113,48 @@ SELECT
     tupleElement(rec, 'dropped_attributes_count') AS dropped_attributes
 FROM
 (
-    SELECT rec, tupleElement(tupleElement(rec, 'attributes'), 'value') AS v, project, received, service,
-        resource, resource_schema_url, scope_name, scope_version, scope_attrs, scope_schema_url
+    SELECT rec, tupleElement(tupleElement(rec, 'attributes'), 'value') AS v,
+        project, received, service, resource, resource_schema_url,
+        scope_name, scope_version, scope_attrs, scope_schema_url
     FROM
     (
-        SELECT
-            arrayJoin(tupleElement(sl, 'log_records')) AS rec,
+        SELECT tupleElement(sl, 'log_records') AS items,
             project, received, service, resource, resource_schema_url,
             toLowCardinality(tupleElement(tupleElement(sl, 'scope'), 'name')) AS scope_name,
             toLowCardinality(tupleElement(tupleElement(sl, 'scope'), 'version')) AS scope_version,
-            toLowCardinality(if(empty(tupleElement(sa, 'key'))
-                AND tupleElement(tupleElement(sl, 'scope'), 'dropped_attributes_count') = 0, '',
-                toJSONString((
-                    tupleElement(sa, 'key'),
+            toLowCardinality(if(empty(tupleElement(tupleElement(tupleElement(sl, 'scope'), 'attributes'), 'key'))
+                    AND tupleElement(tupleElement(sl, 'scope'), 'dropped_attributes_count') = 0, '',
+                    toJSONString((
+                    tupleElement(tupleElement(tupleElement(sl, 'scope'), 'attributes'), 'key'),
                     arrayMap(x -> if(startsWith(x, '\x0A') AND position(substring(x, 3, 4), '\0') = 0,
-                        substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
-                        concat('\0', base64Encode(x))), tupleElement(sa, 'value')),
+                    substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
+                    concat('\0', base64Encode(x))), tupleElement(tupleElement(tupleElement(sl, 'scope'), 'attributes'), 'value')),
                     tupleElement(tupleElement(sl, 'scope'), 'dropped_attributes_count'))))) AS scope_attrs,
             toLowCardinality(tupleElement(sl, 'schema_url')) AS scope_schema_url
         FROM
         (
-            SELECT sl, tupleElement(tupleElement(sl, 'scope'), 'attributes') AS sa,
-                project, received, service, resource, resource_schema_url
-            FROM
-            (
-                SELECT
-                    arrayJoin(tupleElement(rl, 'scope_logs')) AS sl,
-                    toLowCardinality(tupleElement(frame, 'project')) AS project,
-                    tupleElement(frame, 'received') AS received,
-                    toLowCardinality(if(startsWith(name_value, '\x0A'),
-                        substring(name_value, if(length(name_value) < 130, 3, 4)), '')) AS service,
-                    toLowCardinality(toJSONString((
-                        tupleElement(ra, 'key'),
-                        arrayMap(x -> if(startsWith(x, '\x0A') AND position(substring(x, 3, 4), '\0') = 0,
-                            substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
-                            concat('\0', base64Encode(x))), tupleElement(ra, 'value')),
-                        tupleElement(tupleElement(rl, 'resource'), 'dropped_attributes_count')))) AS resource,
-                    toLowCardinality(tupleElement(rl, 'schema_url')) AS resource_schema_url
-                FROM
-                (
-                    SELECT rl, frame,
-                        tupleElement(tupleElement(rl, 'resource'), 'attributes') AS ra,
-                        tupleElement(ra, 'value')[indexOf(tupleElement(ra, 'key'), 'service.name')] AS name_value
-                    FROM
-                    (
-                        SELECT tupleElement(z, 1) AS rl, tupleElement(z, 2) AS frame
-                        FROM
-                        (
-                            SELECT arrayJoin(arrayZip(resource_logs, arrayFlatten(arrayMap(
-                                f -> arrayWithConstant(tupleElement(f, 'n'),
-                                    (tupleElement(f, 'project') AS p, tupleElement(f, 'received') AS r)::Tuple(project String, received UInt64)),
-                                frames)))) AS z
-                            FROM otlp_logs_in
-                        )
-                    )
-                )
-            )
+            SELECT tupleElement(rl, 'scope_logs') AS groups,
+                toLowCardinality(frame_project) AS project,
+                received,
+                tupleElement(tupleElement(tupleElement(rl, 'resource'), 'attributes'), 'value')[indexOf(tupleElement(tupleElement(tupleElement(rl, 'resource'), 'attributes'), 'key'), 'service.name')] AS name_value,
+                toLowCardinality(if(startsWith(name_value, '\x0A'),
+                    substring(name_value, if(length(name_value) < 130, 3, 4)), '')) AS service,
+                toLowCardinality(toJSONString((
+                tupleElement(tupleElement(tupleElement(rl, 'resource'), 'attributes'), 'key'),
+                arrayMap(x -> if(startsWith(x, '\x0A') AND position(substring(x, 3, 4), '\0') = 0,
+                substring(x, multiIf(length(x) < 130, 3, length(x) < 16387, 4, length(x) < 2097156, 5, 6)),
+                concat('\0', base64Encode(x))), tupleElement(tupleElement(tupleElement(rl, 'resource'), 'attributes'), 'value')),
+                tupleElement(tupleElement(rl, 'resource'), 'dropped_attributes_count')))) AS resource,
+                toLowCardinality(tupleElement(rl, 'schema_url')) AS resource_schema_url
+            FROM otlp_logs_in
+            ARRAY JOIN
+                resource_logs AS rl,
+                arrayFlatten(arrayMap(f -> arrayWithConstant(tupleElement(f, 'n'), tupleElement(f, 'project')), frames)) AS frame_project,
+                arrayFlatten(arrayMap(f -> arrayWithConstant(tupleElement(f, 'n'), tupleElement(f, 'received')), frames)) AS received
         )
+        ARRAY JOIN groups AS sl
     )
+    ARRAY JOIN items AS rec
 )
 ;;
 -- A record that comes late re-opens the turn of its trace.
