@@ -103,6 +103,7 @@ WORDS = st.sampled_from(
     ]
 )
 PROSE = st.lists(WORDS, min_size=1, max_size=25).map(" ".join)
+ONE_SENTENCE = PROSE.map(lambda text: text.translate(dict.fromkeys(map(ord, ".!?;"))))
 
 
 @given(st.lists(HOSTILE, min_size=1, max_size=4))
@@ -143,7 +144,7 @@ def test_sentences_cover_every_word_once(text: str) -> None:
     assert joined == read_words(text).words
 
 
-@given(PROSE)
+@given(ONE_SENTENCE)
 def test_the_guard_leaves_a_copy_alone(text: str) -> None:
     assert check_text(text, read_passages([text])) is None
 

@@ -33,12 +33,15 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(arguments: argparse.Namespace, action: str) -> int:
+    from stagewatch.core.codec import to_plain
+
     settings = settings_of(arguments)
     report = importlib.import_module("stagewatch.collector.assemble.report")
     if action == "check":
         found = report.check(arguments.folder, attribute_map=settings.attribute_map)
-        emit(arguments, report.check_json(found), printable(report.check_text(found)))
-        return 0
-    suggested = report.suggest(arguments.folder)
-    emit(arguments, report.suggest_json(suggested), printable(report.suggest_text(suggested)))
+        text = report.report_text(found)
+    else:
+        found = report.suggest(arguments.folder)
+        text = report.suggestions_text(found)
+    emit(arguments, to_plain(found), printable(text))
     return 0

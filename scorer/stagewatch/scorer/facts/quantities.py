@@ -74,6 +74,7 @@ def read_quantities(words: Words) -> list[Quantity]:
             index += 1
             continue
         found.append(quantity)
+        taken.update(range(quantity.first, quantity.last + 1))
         index = quantity.last + 1
     found.sort(key=lambda quantity: quantity.first)
     return [_with_prefix(words, q) for q in _share_units(words, found)]
@@ -104,10 +105,10 @@ def _at(words: Words, index: int, taken: set[int]) -> Quantity | None:
     word = words.words[index]
     if word[0].isdigit():
         if words.glued(index) and words.words[index - 1][0].isalpha():
-            return _identifier(words, index)
+            return _identifier(words, index, taken)
         number = read_digits(word)
         if number is None:
-            return _identifier(words, index)
+            return _identifier(words, index, taken)
         return _after_number(words, index, index, number, taken)
     run = number_word_run(words.words, index)
     if run:
@@ -117,10 +118,10 @@ def _at(words: Words, index: int, taken: set[int]) -> Quantity | None:
     return None
 
 
-def _identifier(words: Words, index: int) -> Quantity:
+def _identifier(words: Words, index: int, taken: set[int]) -> Quantity:
     """A code such as CYP1A2, 401K or 1.2.3: compared letter by letter, never as a size."""
     first = last = index
-    while words.glued(first):
+    while words.glued(first) and first - 1 not in taken:
         first -= 1
     while last + 1 < len(words) and words.glued(last + 1):
         last += 1
@@ -140,7 +141,7 @@ def _after_number(
                         number.step, first, follow, words.span(first, follow))  # fmt: skip
     known = nxt in SCALES or nxt in UNITS or nxt in CURRENCIES or nxt in CENTS
     if glued and nxt and nxt[0].isalpha() and not known:
-        return _identifier(words, first)
+        return _identifier(words, first, taken)
     if words.words[follow : follow + 3] == ["and", "a", "half"]:
         number, last, follow = replace(number, value=number.value + 0.5), last + 3, follow + 3
         nxt = words.words[follow] if follow < size and follow not in taken else ""
@@ -153,7 +154,7 @@ def _after_number(
     value, step = number.value * scale, number.step * scale
     base = Quantity("number", value, "", number.value, number.digits, step, first, last,
                     words.span(first, last))  # fmt: skip
-    with_unit = _money(words, base, nxt) or _measure(words, base, nxt, glued=glued)
+    with_unit = _money(words, base, nxt, taken) or _measure(words, base, nxt, glued=glued)
     if with_unit is not None:
         return with_unit
     if number.plain_integer and scale == 1.0 and 1500 <= value <= 2100:
@@ -161,8 +162,9 @@ def _after_number(
     return base
 
 
-def _money(words: Words, base: Quantity, nxt: str) -> Quantity | None:
-    before = words.words[base.first - 1] if base.first else ""
+def _money(words: Words, base: Quantity, nxt: str, taken: set[int]) -> Quantity | None:
+    free = base.first > 0 and base.first - 1 not in taken
+    before = words.words[base.first - 1] if free else ""
     if before in CURRENCIES:
         first = base.first - 1
         return replace(base, kind="money", unit=CURRENCIES[before], first=first,
