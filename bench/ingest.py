@@ -278,7 +278,7 @@ def measure_rotel(
         connect = http_sender(http_port, PROTOBUF)
         for _ in range(200):
             try:
-                run_load(lambda: connect(), make()[:1]) if _listens(http_port) else time.sleep(0.05)
+                run_load(connect, make()[:1]) if _listens(http_port) else time.sleep(0.05)
                 if _listens(http_port):
                     break
             except OSError:
@@ -353,7 +353,7 @@ def main() -> int:
         def make(kind: str = kind, count: int = count) -> list[bytes]:
             return payloads.bodies(kind, 512, count)
 
-        def make_json(make: Callable[[], list[bytes]] = make) -> list[bytes]:
+        def make_json(make: Callable[[], list[bytes]] = make, count: int = count) -> list[bytes]:
             return [
                 otlp_json(ExportTraceServiceRequest.FromString(b)) for b in make()[: count // 2]
             ]

@@ -33,8 +33,10 @@ POLL_SECONDS = 0.5
 MAX_PENDING = 200_000
 BATCH_TRACES = 400
 BATCH_SPANS = 20_000
-# An insert's rows show up when it is done, with the time at which it began.
+# An insert's rows show up when it is done, with the time at which it began. One writer's rows come
+# in order; those of several writers may not, so the last half minute is looked at again at times.
 _OVERLAP = timedelta(seconds=30)
+_LOOK_BACK_SECONDS = 10.0
 _SAVE_SECONDS = 5.0
 _TOUCHES = 50_000
 _REMEMBERED_ROOTS = 100_000
@@ -111,9 +113,13 @@ class Pending:
             waiting.first = min(waiting.first, at)
             waiting.has_root = waiting.has_root or has_root
 
-    def since(self) -> datetime:
-        """Where to read touches from: a little before the newest one."""
-        return max(_EPOCH, self.read_to - _OVERLAP) if self.read_to > _EPOCH else _EPOCH
+    def since(self, overlap: timedelta = _OVERLAP) -> datetime:
+        """Where to read touches from: `overlap` before the newest one."""
+        return self.read_to - overlap if self.read_to > _EPOCH else _EPOCH
+
+    def seen_since(self, since: datetime) -> int:
+        """How many touches after `since` are noted."""
+        return sum(key[2] > since for key in self._seen)
 
     def read_limit(self) -> int:
         """How many touches to read: room for new traces, beside those that are read again."""
@@ -176,7 +182,7 @@ class Assembler:
             timedelta(seconds=settings.quiet_seconds), timedelta(seconds=settings.orphan_seconds)
         )
         self._saved = _EPOCH
-        self._saved_at = clock.monotonic()
+        self._saved_at = self._look_back_at = clock.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="assembler", daemon=True)
         self.trouble = ""
@@ -242,7 +248,16 @@ class Assembler:
         return len(due) >= BATCH_TRACES
 
     def _poll(self) -> None:
-        asked = {"since": self.pending.since(), "limit": self.pending.read_limit()}
+        now = self._clock.monotonic()
+        since = self.pending.since(timedelta(0))
+        if now >= self._look_back_at:
+            self._look_back_at = now + _LOOK_BACK_SECONDS
+            back = self.pending.since()
+            if self._store.value(query("spans_touch_count"), {"since": back}) != (
+                self.pending.seen_since(back)
+            ):
+                since = back
+        asked = {"since": since, "limit": self.pending.read_limit()}
         for row in self._store.rows(query("spans_touches"), asked):
             self.pending.touch(
                 row["project"],

@@ -1,8 +1,5 @@
 """Numbered `.sql` files, each applied once; each statement is idempotent, so a crash half-way
 through a file is mended by applying the file again.
-
-The same files serve one node and a cluster: `{engine}` of a MergeTree family and `{on_cluster}`
-are filled in from the settings (docs/adr/003-embedded-engine.md).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from stagewatch.scorer.text.passages import Passages
-from stagewatch.scorer.text.words import STOP, Words, content_stems
+from stagewatch.scorer.text.words import STOP, Words, content_stems, read_words
 
 _PREFIX = 5
 """Stems that share this many letters count as one word nearly: deliveri and deliver."""
@@ -73,6 +73,23 @@ def measure(claim: Words, passages: Passages) -> Coverage:
         words=len(stems),
         best=tuple(best),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A claim's words beside its coverage."""
+
+    words: Words
+    coverage: Coverage
+
+
+def measure_text(claim: str, passages: Passages) -> Measured:
+    """`measure` for a claim given as text; judge and guard ask for the same ones."""
+    known = passages.memo.get(claim)
+    if not isinstance(known, Measured):
+        words = read_words(claim)
+        known = passages.memo[claim] = Measured(words, measure(words, passages))
+    return known
 
 
 def _weights(

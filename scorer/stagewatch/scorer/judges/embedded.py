@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from stagewatch.core.model import ClaimLabel, Message
 from stagewatch.scorer.judges import guard
-from stagewatch.scorer.judges.coverage import Coverage, measure
+from stagewatch.scorer.judges.coverage import Coverage, measure_text
 from stagewatch.scorer.judges.protocol import (
     ClaimReading,
     FaithfulnessReading,
@@ -29,7 +29,6 @@ from stagewatch.scorer.results import Unscored
 from stagewatch.scorer.text.claims import plain, read_answer
 from stagewatch.scorer.text.passages import Passages, read_passages
 from stagewatch.scorer.text.sentences import VERSION as SPLITTER
-from stagewatch.scorer.text.words import read_words
 
 VERSION = "1"
 
@@ -120,8 +119,8 @@ def _meets(match: Match) -> float:
 
 
 def _read_claim(text: str, start: int, end: int, judged: str, passages: Passages) -> ClaimReading:
-    words = read_words(judged)
-    cover = measure(words, passages)
+    found = measure_text(judged, passages)
+    words, cover = found.words, found.coverage
     probability = support_probability(cover)
     label: ClaimLabel = "SUPPORTED" if probability >= SUPPORTED_AT else "ABSENT"
     if label == "ABSENT" and guard.check(words, passages, cover) is not None:
@@ -143,11 +142,11 @@ def _read_claim(text: str, start: int, end: int, judged: str, passages: Passages
 
 def supports(claim: str, passage: str) -> bool:
     """True when the passage alone carries the claim: words enough, and nothing for the guard."""
-    words, passages = read_words(plain(claim)), read_passages([passage])
-    cover = measure(words, passages)
-    if support_probability(cover) < SUPPORTED_AT:
+    passages = read_passages([passage])
+    found = measure_text(plain(claim), passages)
+    if support_probability(found.coverage) < SUPPORTED_AT:
         return False
-    return guard.check(words, passages, cover) is None
+    return guard.check(found.words, passages, found.coverage) is None
 
 
 def support_score(cover: Coverage) -> float:

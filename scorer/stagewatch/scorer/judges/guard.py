@@ -8,7 +8,7 @@ wins over a conflict elsewhere. It never turns a label into SUPPORTED.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,9 +17,9 @@ from stagewatch.scorer.facts.compare import compare
 from stagewatch.scorer.facts.quantities import Quantity, read_quantities
 from stagewatch.scorer.judges.alignment import Alignment, align
 from stagewatch.scorer.judges.contrasts import polarity_flip, swapped_name
-from stagewatch.scorer.judges.coverage import Coverage, measure
+from stagewatch.scorer.judges.coverage import Coverage, measure, measure_text
 from stagewatch.scorer.text.passages import Passages
-from stagewatch.scorer.text.words import STOP, Words, read_words
+from stagewatch.scorer.text.words import STOP, Words
 
 VERSION = "guard-1"
 
@@ -73,7 +73,8 @@ def check(claim: Words, passages: Passages, coverage: Coverage | None = None) ->
 
 def check_text(claim: str, passages: Passages) -> Finding | None:
     """`check` for a claim given as text."""
-    return check(read_words(claim), passages)
+    found = measure_text(claim, passages)
+    return check(found.words, passages, found.coverage)
 
 
 def _conflict(
@@ -161,14 +162,16 @@ def _missing_value(
     the same thing and gives one other value of that kind. A value that only stands beside other
     subjects is unclear: absent, and disputed for a person to look at.
     """
-    if not quantities:
-        return None
-    values = [(i, value) for i in range(len(passages.sentences)) for value in _values(passages, i)]
     for quantity in quantities:
-        holders = [i for i, value in values if compare(quantity, value) == "same"]
+        # Mostly the same figure stands there: sentences without it are read only if need be.
+        figures = [claim.stems[i] for i in range(quantity.first, quantity.last + 1)]
+        likely = sorted({i for root in figures for i in passages.where.get(root, ())})
+        if _speaks_of(claim, quantity, passages, _holders(quantity, passages, likely)):
+            continue
+        holders = _holders(quantity, passages, range(len(passages.sentences)))
+        if _speaks_of(claim, quantity, passages, holders):
+            continue
         if holders:
-            if _speaks_of(claim, quantity, passages, holders):
-                continue
             reason = (
                 f"{quantity.text} stands in the window, but not beside what the claim speaks of"
             )
@@ -179,6 +182,11 @@ def _missing_value(
             return Finding("CONTRADICTED", _kind(quantity), reason, rival[0])
         return Finding("ABSENT", _kind(quantity), f"{quantity.text} is not in the window")
     return None
+
+
+def _holders(quantity: Quantity, passages: Passages, places: Iterable[int]) -> list[int]:
+    """Those of the sentences that hold the value."""
+    return [i for i in places if any(compare(quantity, v) == "same" for v in _values(passages, i))]
 
 
 def _subject(claim: Words, quantity: Quantity) -> set[str]:
@@ -197,7 +205,9 @@ def _speaks_of(
 ) -> bool:
     """True when a sentence with the value, or one beside it, shares a word with the claim."""
     roots = _subject(claim, quantity)
-    return not roots or any(
+    if not roots:
+        return bool(holders)
+    return any(
         roots & passages.sentences[i].stems
         for holder in holders
         for i in _near_sentences(passages, holder)

@@ -37,13 +37,14 @@ def _read_passage(text: str) -> tuple[tuple[int, int, Words, frozenset[str]], ..
 class Passages:
     """All passages of a window, read once for every claim of the answer.
 
-    `memo` is for what a reader works out of single sentences, by their index.
+    `memo` is for what readers work out and will be asked for again: values of a sentence by its
+    index, the coverage of a claim by its text.
     """
 
     texts: tuple[str, ...]
     sentences: list[Sentence]
     where: dict[str, list[int]] = field(default_factory=dict)
-    memo: dict[int, object] = field(default_factory=dict)
+    memo: dict[object, object] = field(default_factory=dict)
     _prefixes: dict[str, list[str]] = field(default_factory=dict)
 
     def near(self, root: str, letters: int) -> list[int]:
