@@ -9,7 +9,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagewatch.core.cli.common import (
@@ -108,22 +107,22 @@ def _add_spool(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _spool(arguments: argparse.Namespace, action: str) -> int:
     settings = settings_of(arguments)
     spool = importlib.import_module("stagewatch.collector.spool_admin")
-    folder: Path = settings.data_dir / "spool"
     if action == "list":
-        found = [asdict(item) for item in spool.list_spool(folder)]
+        found = [asdict(item) for item in spool.list_spool(settings.data_dir)]
         emit(
             arguments,
             {"items": found},
-            table(found, ["state", "name", "bytes", "reason"], 70)
+            table(found, ["state", "name", "signal", "bodies", "bytes", "reason"], 60)
             if found
             else "the spool is empty",
         )
         return 0
     if action == "drop" and not arguments.names and not arguments.all:
         raise StagewatchError("name what to drop ('stagewatch spool list'), or say --all")
-    names = arguments.names or None
-    changed = (spool.replay if action == "replay" else spool.drop)(folder, names)
-    done = "put back in line" if action == "replay" else "deleted"
+    act = spool.replay_dead if action == "replay" else spool.drop_dead
+    names: list[str | None] = arguments.names or [None]
+    changed = [done for name in names for done in act(settings.data_dir, name)]
+    done = "put back in line for the next start" if action == "replay" else "deleted"
     emit(arguments, {"changed": changed}, f"{len(changed)} {done}")
     return 0
 

@@ -26,8 +26,8 @@ class Chosen:
     ledger: Ledger | None = None
 
 
-def choose(settings: Settings, store: Store, clock: Clock) -> Chosen:
-    """The configured judge; the embedded one needs nothing.
+def choose(settings: Settings, store: Store, clock: Clock, *, concurrency: int = 4) -> Chosen:
+    """The configured judge; the embedded one needs nothing. `concurrency` bounds paid calls.
 
     Raises:
         SettingsError: the openai judge is chosen and the library finds no key.
@@ -36,7 +36,7 @@ def choose(settings: Settings, store: Store, clock: Clock) -> Chosen:
         return Chosen(EmbeddedJudge())
     ledger = Ledger(store, settings.budget_usd_per_day, clock.now)
     price = Price(settings.judge_input_usd, settings.judge_output_usd)
-    options = OpenAIOptions(model=settings.judge_model, price=price)
+    options = OpenAIOptions(model=settings.judge_model, price=price, concurrency=concurrency)
     try:
         judge = OpenAIJudge(options, ledger)
     except OpenAIError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from stagewatch.core.model import Basis
 from stagewatch.scorer.plans.pairs import Change, Flips, mean_change, pass_change
@@ -87,9 +88,7 @@ def diff_runs(
         common=len(pairs),
         only_before=len(old) - len(pairs),
         only_after=len(new) - len(pairs),
-        rows=pass_change(
-            [a.verdict == "pass" for a, _ in told], [b.verdict == "pass" for _, b in told]
-        ),
+        rows=_flips([(a.verdict == "pass", b.verdict == "pass") for a, b in told]),
         flipped=flipped_rows(pairs),
         metrics=metrics,
         sentence=summary_sentence(pairs, [m.metric for m in metrics]),
@@ -128,32 +127,38 @@ def _verdict(line: ScoreLine | None) -> str | None:
 def _metric_changes(pairs: Sequence[Pair]) -> Iterable[MetricChange]:
     seen = {name for a, b in pairs for name in (*a.scores, *b.scores)}
     for metric in (name for name in KNOWN_METRICS if name in seen):
-        lines = [(a.scores.get(metric), b.scores.get(metric), b.kind) for a, b in pairs]
-        both = [(x, y, kind) for x, y, kind in lines if x is not None and y is not None]
-        valued = [
-            (x.value, y.value) for x, y, _ in both if x.value is not None and y.value is not None
-        ]
-        judged = [(x.verdict == "pass", y.verdict == "pass", kind) for x, y, kind in both
-                  if x.verdict and y.verdict]  # fmt: skip
-        by_kind: dict[str, list[tuple[bool, bool]]] = {}
-        for x_passes, y_passes, kind in judged:
-            by_kind.setdefault(kind, []).append((x_passes, y_passes))
-        bases: set[Basis] = {line.basis for x, y, _ in both for line in (x, y)}  # type: ignore[misc] # stored as text
-        yield MetricChange(
-            metric=metric,
-            bases=tuple(sorted(bases)),
-            mean=None
-            if metric in _UNBOUNDED
-            else mean_change([x for x, _ in valued], [y for _, y in valued]),
-            passes=pass_change([x for x, _, _ in judged], [y for _, y, _ in judged]),
-            by_kind={
-                kind: flips
-                for kind, items in sorted(by_kind.items())
-                if (flips := pass_change([x for x, _ in items], [y for _, y in items]))
-            },
-            unscored_before=sum(x is not None and x.status == "unscored" for x, _, _ in lines),
-            unscored_after=sum(y is not None and y.status == "unscored" for _, y, _ in lines),
+        yield _metric_change(
+            metric, [(a.scores.get(metric), b.scores.get(metric), b.kind) for a, b in pairs]
         )
+
+
+def _metric_change(
+    metric: str, lines: Sequence[tuple[ScoreLine | None, ScoreLine | None, str]]
+) -> MetricChange:
+    both = [(x, y, kind) for x, y, kind in lines if x is not None and y is not None]
+    valued = [(x.value, y.value) for x, y, _ in both]
+    numbers = [(x, y) for x, y in valued if x is not None and y is not None]
+    by_kind: dict[str, list[tuple[bool, bool]]] = {}
+    for x, y, kind in both:
+        if x.verdict and y.verdict:
+            by_kind.setdefault(kind, []).append((x.verdict == "pass", y.verdict == "pass"))
+    flips = {kind: _flips(items) for kind, items in sorted(by_kind.items())}
+    bases = {cast("Basis", line.basis) for x, y, _ in both for line in (x, y)}
+    return MetricChange(
+        metric=metric,
+        bases=tuple(sorted(bases)),
+        mean=None
+        if metric in _UNBOUNDED
+        else mean_change([x for x, _ in numbers], [y for _, y in numbers]),
+        passes=_flips([item for items in by_kind.values() for item in items]),
+        by_kind={kind: found for kind, found in flips.items() if found is not None},
+        unscored_before=sum(x is not None and x.status == "unscored" for x, _, _ in lines),
+        unscored_after=sum(y is not None and y.status == "unscored" for _, y, _ in lines),
+    )
+
+
+def _flips(items: Sequence[tuple[bool, bool]]) -> Flips | None:
+    return pass_change([x for x, _ in items], [y for _, y in items])
 
 
 def comparability(before: Run, after: Run, gone: int, new: int) -> Iterable[str]:

@@ -24,7 +24,7 @@ _FEW_VALUES = 64
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From `before` to `after` over the `n` rows that have both; `low` and `high` bound `change`."""
+    """From `before` to `after` over `n` rows that have both; `low` and `high` bound `change`."""
 
     n: int
     before: float

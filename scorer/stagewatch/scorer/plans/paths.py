@@ -61,10 +61,10 @@ def _follow(value: Any, steps: tuple[str | int, ...]) -> Any:  # noqa: ANN401
         if step == EVERY and isinstance(value, list):
             found = [_follow(item, steps[number + 1 :]) for item in value]
             return [item for item in found if item is not NOTHING]
-        if (isinstance(step, int) and isinstance(value, list) and step < len(value)) or (
-            isinstance(step, str) and isinstance(value, dict) and step in value
-        ):
-            value = value[step]
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and step < len(value) else NOTHING
         else:
+            value = value.get(step, NOTHING) if isinstance(value, dict) else NOTHING
+        if value is NOTHING:
             return NOTHING
     return value

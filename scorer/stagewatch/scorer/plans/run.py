@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from stagewatch.core.clock import Clock
 from stagewatch.core.model import Chunk, DatasetRow, Turn
@@ -54,6 +55,7 @@ class Bench:
     clock: Clock
     run_id: str
     project: str
+    over_budget: Callable[[], bool] = lambda: False
 
     @property
     def config(self) -> ScoreConfig:
@@ -243,6 +245,8 @@ def run_plan(
             despair.see(done)
             progress(_progress(keeper, len(rows)))
             note = note or despair.sentence(len(todo))
+            if not note and bench.over_budget():
+                note = "the judge's budget of the day is used up"
             if note:
                 halt.set()
     keeper.flush()

@@ -27,7 +27,7 @@ Pair = tuple[RowSummary, RowSummary]
 
 
 def improvement(metric: str, before: ScoreLine, after: ScoreLine) -> float:
-    """How much better `after` is; ranks and flags count downwards, a miss is worse than any rank."""
+    """How much better `after` is; ranks and flags count downwards, a miss is the worst rank."""
     sign = -1.0 if metric in _FALLS else 1.0
     return sign * (_value(after) - _value(before))
 

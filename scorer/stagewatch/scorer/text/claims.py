@@ -14,15 +14,20 @@ _SUBJECT = (
     r"no|all|most|some|each)\b"
 )
 _CLAUSE = re.compile(
-    r";\s+"
+    r";\s+(?![^\[]*\])"
     r"|,\s+(?:and|but|so|while|whereas|although|though)\s+(?=" + _SUBJECT + r")"
     r"|,?\s+(?:but(?!\s+(?:also|not|only|rather|for)\b)|whereas)\s+"
     r"|\s+and\s+(?=(?:you|it|they|we|he|she|there)\s)",
     re.IGNORECASE,
 )
 _BULLET = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.)])\s+")
+# What names a source, not a fact: [1], [1, 2], [^3], [refund-policy#v7#0], 【4†page】, (source 2).
+# A word in brackets without a digit or a separator is text, and so is an amount of money.
+_MARK = r"\^?(?![$€£¥])[^\s\[\],;]*[\d#_:/][^\s\[\],;]*"
 _CITATION = re.compile(
-    r"\s?(?:\[\d+(?:\s?,\s?\d+)*\]|\((?:source|doc|document|passage)s?\W*\d[^)]*\))",
+    r"\s?(?:\[" + _MARK + r"(?:\s?[,;]\s?" + _MARK + r")*\](?!\()"
+    r"|【[^】]{1,80}】"
+    r"|\((?:source|doc|document|passage)s?\W*\d[^)]*\))",
     re.IGNORECASE,
 )
 _LEAD = re.compile(
