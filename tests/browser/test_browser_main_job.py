@@ -171,3 +171,33 @@ def test_a_page_that_is_not_there_says_so(page: Page, browser: Browser, server: 
     expect(lost.get_by_role("heading", name=re.compile("404"))).to_be_visible()
     context.close()
     page.goto("/")
+
+
+def test_a_hand_label_is_kept_and_counts(page: Page, server: Server) -> None:
+    turn_id = next(t for t in server.turns(3) if t["diagnosis"]["stage"] == "generation")["turn_id"]
+    page.goto(f"/turns/{turn_id}")
+    labels = page.locator(".claim").first.get_by_role("group", name="Your label")
+    labels.get_by_role("button", name="contradicted").click()
+    expect(page.get_by_role("status")).to_contain_text("calibration")
+    page.reload()
+    labels = page.locator(".claim").first.get_by_role("group", name="Your label")
+    pressed = labels.get_by_role("button", name="contradicted")
+    expect(pressed).to_have_attribute("aria-pressed", "true")
+    report = next(r for r in server.get("/calibration")["items"] if r["metric"] == "faithfulness")
+    assert report["n"] >= 1
+    assert report["state"] == "uncalibrated"
+
+
+def test_a_project_can_be_chosen(page: Page, server: Server) -> None:
+    send_turn(
+        OTLPSpanExporter(
+            endpoint=f"{server.otlp_http}/v1/traces", headers={"x-stagewatch-project": "other"}
+        ),
+        question="Only in the other project?",
+    )
+    server.turns(1, "project=other")
+    page.goto("/")
+    page.get_by_label("Project").select_option("other")
+    expect(page.get_by_label("Project")).to_have_value("other")
+    page.get_by_role("link", name="Turns", exact=True).click()
+    expect(page.get_by_role("link", name="Only in the other project?")).to_be_visible()

@@ -16,11 +16,12 @@ from stagewatch.api.routes import (
     health,
     keys,
     operations,
+    plans,
     review,
     series,
     turns,
 )
-from stagewatch.api.web import pages, static
+from stagewatch.api.web import pages, run_pages, static
 from stagewatch.core.run import is_loopback
 from stagewatch.core.service import Context
 
@@ -49,10 +50,11 @@ def build_app(context: Context) -> FastAPI:
     app.state.context = context
     install_problem_handlers(app)
     app.include_router(health.router)
-    for module in (turns, feedback, review, datasets, series, calibration, keys, operations):
+    for module in (turns, feedback, review, datasets, series, calibration, keys, operations, plans):
         app.include_router(module.router, prefix=API)
     app.include_router(static.router)
     app.include_router(pages.router)
+    app.include_router(run_pages.router)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
     _guard_requests(app, context)
     return app

@@ -7,10 +7,11 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Query, Request
 
-from stagewatch.core.auth import Auth, Principal, Role
+from stagewatch.core.auth import ANY_PROJECT, Auth, Principal, Role
 from stagewatch.core.service import Context
 
 KEY_COOKIE = "stagewatch_key"
+PROJECT_COOKIE = "stagewatch_project"
 
 
 def context_of(request: Request) -> Context:
@@ -55,7 +56,15 @@ def _caller(role: Role, request: Request, project: str | None) -> Caller:
     principal = principal_of(request)
     principal.need(role)
     asked = project or request.headers.get("x-stagewatch-project")
+    if asked is None and not request.url.path.startswith("/api/"):
+        asked = _chosen(request, principal)
     return Caller(principal, principal.pick_project(asked))
+
+
+def _chosen(request: Request, principal: Principal) -> str | None:
+    """The project chosen in the UI, where this key may see it."""
+    chosen = request.cookies.get(PROJECT_COOKIE)
+    return chosen if principal.project in {ANY_PROJECT, chosen} else None
 
 
 ProjectQuery = Annotated[str | None, Query(description="Project; default: the key's own.")]

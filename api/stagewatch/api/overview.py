@@ -49,12 +49,27 @@ def load_overview(store: Store, project: str, since: datetime, until: datetime) 
         "unscored": len(rows) - len(known),
         "stages": _stage_counts(rows),
         "open_flags": count_turns(store, flagged)[0],
-        "alerts": sorted(alerts, key=lambda a: a["opened_at"], reverse=True)[:5],
+        "alerts": group_alerts(alerts),
         "recent": summaries(store, failing),
         "uncalibrated": uncalibrated_metrics(store, project),
         "since": since,
         "until": until,
     }
+
+
+def group_alerts(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Alerts of one stage that one change brought, as one: newest first, `also` has the others.
+
+    A broken deployment moves several metrics; a person wants to read of it once.
+    """
+    groups: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
+    for alert in sorted(alerts, key=lambda a: str(a["opened_at"]), reverse=True):
+        key = (alert["stage"], tuple(alert["near"]))
+        if key in groups:
+            groups[key]["also"].append(alert["sentence"].split(": ", 1)[1].split(" since ")[0])
+        else:
+            groups[key] = {**alert, "also": []}
+    return list(groups.values())
 
 
 def _stage_counts(rows: list[dict[str, Any]]) -> list[tuple[str, float, int]]:

@@ -12,6 +12,7 @@ import anyio.to_thread
 import uvicorn
 
 from stagewatch.api.app import build_app
+from stagewatch.api.running import desk_of
 from stagewatch.core.errors import PortInUseError
 from stagewatch.core.service import Context
 
@@ -68,6 +69,7 @@ class ApiService:
         """Finish the requests under way."""
         if self._server is None or self._task is None:
             return None
+        await asyncio.to_thread(desk_of(self._context).close, grace_s)
         self._server.should_exit = True
         try:
             await asyncio.wait_for(self._task, grace_s)

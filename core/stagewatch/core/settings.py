@@ -73,6 +73,9 @@ class Settings:
     sample_rate: float = setting(1.0, help="Share of eligible turns the scorer reads, 0 to 1.")
     score_every_seconds: float = setting(5.0, help="How often the scorer looks for new turns.")
     budget_usd_per_day: float = setting(5.0, help="Hard limit of judge spending per UTC day.")
+    plan_env: str = setting(
+        "", help="Variables that plans run by this server may read, separated by commas."
+    )
     attribute_map: dict[str, str] = setting(
         {}, help="Custom attribute names to turn fields, e.g. 'app.user_question' = 'question'."
     )

@@ -157,3 +157,13 @@ def uncalibrated_metrics(store: Store, project: str) -> list[str]:
         if report is not None and report.state != "calibrated":
             found.append(name)
     return found
+
+
+def labels_of_turn(store: Store, turn_id: str) -> dict[tuple[str, str], str]:
+    """(kind of label, item) → the newest hand label of a turn."""
+    rows = store.rows(
+        """SELECT metric, item, label FROM labels FINAL WHERE turn_id = {id:String}
+           ORDER BY at DESC LIMIT 1 BY metric, item""",
+        {"id": turn_id},
+    )
+    return {(row["metric"], row["item"]): row["label"] for row in rows}

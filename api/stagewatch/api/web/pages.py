@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from stagewatch.api.deps import (
     KEY_COOKIE,
+    PROJECT_COOKIE,
     ContextDep,
     Reader,
 )
@@ -51,7 +52,7 @@ from stagewatch.core.store.turns import (
     turns_of_conversation,
     turns_of_trace,
 )
-from stagewatch.scorer.calibration_state import calibration_report
+from stagewatch.scorer.calibration_state import calibration_report, labels_of_turn
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -168,6 +169,7 @@ def turn(request: Request, context: ContextDep, caller: Reader, turn_id: str) ->
         need_options=need_options(view.turn, needs),
         expected=suggest_expected(view),
         datasets=[item.name for item in list_datasets(store, view.turn.project)],
+        labels=labels_of_turn(store, turn_id),
     )
 
 
@@ -267,6 +269,18 @@ def calibration(request: Request, context: ContextDep, caller: Reader) -> Respon
     """How far the judge agrees with people."""
     reports = calibration_report(context.store, caller.project)
     return render(request, caller, "calibration.html", reports=reports)
+
+
+@router.get("/project")
+def choose_project(
+    caller: Reader,
+    name: Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")],
+) -> Response:
+    """Remember which project the pages show."""
+    chosen = caller.principal.pick_project(name)
+    response = RedirectResponse("/", 303)
+    response.set_cookie(PROJECT_COOKIE, chosen, httponly=True, samesite="strict")
+    return response
 
 
 @router.get("/health")

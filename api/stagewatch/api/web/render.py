@@ -12,7 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from stagewatch.api.deps import Caller, context_of
 from stagewatch.api.web.static import asset_url
+from stagewatch.core.auth import ANY_PROJECT
 from stagewatch.core.clock import rfc3339
+from stagewatch.core.service import Context
 
 METRIC_LABELS = {
     "faithfulness": "Faithfulness",
@@ -82,6 +84,14 @@ def environment() -> Environment:
     return env
 
 
+def _projects(context: Context, caller: Caller | None) -> list[str]:
+    """Projects this caller may switch to; the one being looked at is always among them."""
+    if caller is None or caller.principal.project != ANY_PROJECT:
+        return []
+    rows = context.store.rows("SELECT DISTINCT project FROM turns ORDER BY project LIMIT 200")
+    return sorted({caller.project, *(str(row["project"]) for row in rows)})
+
+
 def render(request: Request, caller: Caller | None, template: str, **data: Any) -> HTMLResponse:  # noqa: ANN401
     """A page. `caller` is None before somebody has signed in."""
     auth = context_of(request).shared["auth"]
@@ -91,5 +101,6 @@ def render(request: Request, caller: Caller | None, template: str, **data: Any) 
         "caller": caller,
         "project": caller.project if caller else "default",
         "keyless": auth.keyless,
+        "projects": _projects(context_of(request), caller),
     }
     return HTMLResponse(page.render({**base, **data}))

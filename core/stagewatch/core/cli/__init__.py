@@ -19,6 +19,7 @@ _VERB_MODULES = (
     "stagewatch.core.cli.datasets",
     "stagewatch.core.cli.admin",
     "stagewatch.core.cli.evaluate",
+    "stagewatch.core.cli.plans",
     "stagewatch.core.cli.conventions",
     "stagewatch.core.cli.demo",
 )

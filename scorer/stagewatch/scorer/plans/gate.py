@@ -8,7 +8,7 @@ tell. Rows whose label waits for a second person do not count unless the plan sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from stagewatch.core.model import Basis
@@ -190,8 +190,7 @@ def _decide(condition: Condition, pairs: Sequence[Pair], trust: _Trust) -> Condi
             condition.name, "cannot_tell" if demands else "pass", "gold", (),
             f"{said}: {'cannot tell' if demands else 'nothing to check'}",
         )  # fmt: skip
-    result = _weigh(condition, found, trust.paired if compared else trust.absolute)
-    return replace(result, sentence=result.sentence[:1].upper() + result.sentence[1:])
+    return _weigh(condition, found, trust.paired if compared else trust.absolute)
 
 
 def _verdicts(condition: Condition, pairs: Sequence[Pair]) -> Verdicts:

@@ -155,7 +155,7 @@ def _known_latency(store: Store, project: str, plan_id: str) -> float | None:
 
 
 def store_start(store: Store, launch: Launch) -> None:
-    """Store the record of a run that starts (again)."""
+    """Store the record of a run as it stands in `launch`: it starts, or goes on."""
     run = launch.run
     at = launch.bench.clock.now()
     put_run(store, run.project, run.run_id, run.plan_id, run_body(run), at=at)

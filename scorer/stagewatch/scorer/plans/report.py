@@ -1,4 +1,4 @@
-"""A gate's result for machines and people: JUnit XML, GitHub annotations, Markdown. Pure.
+"""Results for machines and people: JUnit XML, GitHub annotations, Markdown, terminals. Pure.
 
 Questions are a stranger's text: escaped everywhere, and left out of annotations, which end up
 in build logs.
@@ -7,10 +7,13 @@ in build logs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
+from stagewatch.scorer.plans.diff import Diff
 from stagewatch.scorer.plans.gate import BlockedRow, ConditionResult, GateResult
+from stagewatch.scorer.plans.results import RowSummary, Run
+from stagewatch.scorer.plans.tally import MetricTally
 
 # What XML 1.0 cannot hold (section 2.2, Char).
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -132,4 +135,61 @@ def plain_text(result: GateResult) -> str:
             "(gate.require_second_reviewer)"
         )
     lines += [f"  note: {text}" for text in result.warnings]
+    return "\n".join(lines)
+
+
+def run_text(run: Run, rows: Sequence[RowSummary], metrics: Sequence[MetricTally]) -> str:
+    """A run for a terminal: no headline, one line a metric, then the rows that did not pass."""
+    counts = run.counts
+    lines = [
+        f"run {run.run_id}: {run.state}, {run.rows} rows of {run.dataset}"
+        + (f" v{run.version}" if run.version else "")
+        + f": {counts.get('pass', 0)} pass, {counts.get('fail', 0)} fail, "
+        f"{counts.get('errored', 0)} errored"
+    ]
+    lines += [f"  ! {run.note}"] if run.note else []
+    for item in metrics:
+        if item.pass_rate is None or item.low is None or item.high is None:
+            continue
+        mean = f"  mean {item.mean:.3f}" if item.mean is not None else ""
+        lost = f"  unscored {item.unscored}" if item.unscored else ""
+        lines.append(
+            f"  {item.metric:<26} {item.pass_rate:>6.1%}  {item.passed}/{item.judged}"
+            f"  (95 %: {item.low:.0%} to {item.high:.0%}){mean}{lost}"
+        )
+    bad = [row for row in rows if row.verdict != "pass"]
+    for row in bad[:_ROWS_SHOWN]:
+        said = row.error or f"{row.stage}: {row.why}"
+        lines.append(f"  {row.verdict:<8} {row.row_id}  {row.kind}  {row.question[:60]}  {said}")
+    if len(bad) > _ROWS_SHOWN:
+        lines.append(f"  … and {len(bad) - _ROWS_SHOWN} more")
+    return "\n".join(lines)
+
+
+def diff_text(diff: Diff) -> str:
+    """A diff for a terminal."""
+    lines = [f"{diff.common} rows in both runs", diff.sentence]
+    lines += [f"  note: {text}" for text in diff.warnings]
+    for item in diff.metrics:
+        if item.mean is not None and (item.mean.change or item.mean.clear):
+            change = item.mean
+            lines.append(
+                f"  {item.metric:<26} {change.before:.3f} → {change.after:.3f}  "
+                f"{change.change:+.3f} (95 %: {change.low:+.3f} to {change.high:+.3f})"
+            )
+        if item.passes is not None and (item.passes.mended or item.passes.broken):
+            flips = item.passes
+            lines.append(
+                f"  {item.metric:<26} {flips.mended} mended, {flips.broken} broken, pass rate "
+                f"{flips.change:+.1%} (95 %: {flips.low:+.1%} to {flips.high:+.1%}), "
+                f"p {flips.p:.3g}"
+            )
+    for kind, rows in diff.flipped.items():
+        lines.append(f"  {kind}:")
+        lines += [
+            f"    {row.before} → {row.after}  {row.stage_before} → {row.stage_after}  "
+            f"{row.row_id}  {row.question[:60]}"
+            for row in rows[:_ROWS_SHOWN]
+        ]
+    lines += [f"  hint: {text}" for text in diff.hints]
     return "\n".join(lines)

@@ -123,6 +123,21 @@
     });
   }
 
+  // Hand labels beside claims and chunks.
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-labels] button");
+    if (!button) return;
+    const row = button.parentElement;
+    try {
+      await send("POST", row.dataset.labels, {
+        turn_id: row.dataset.turn,
+        labels: [{ metric: row.dataset.metric, item: row.dataset.item, label: button.value }],
+      });
+      row.querySelectorAll("button").forEach((other) => other.setAttribute("aria-pressed", String(other === button)));
+      toast("Labelled: it counts in the judge's calibration");
+    } catch (error) { toast(error.message, true); }
+  });
+
   // Selects that act at once.
   document.querySelectorAll("select[data-go]").forEach((select) =>
     select.addEventListener("change", () => select.form.submit()));
