@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
 
-.PHONY: help demo test check install install-demo system format bench bench-ingest bench-sdk bench-judge faults openapi clean
+.PHONY: help demo test check install install-demo system format bench bench-stats bench-ingest bench-sdk bench-judge faults openapi clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -49,13 +49,16 @@ format: install ## format and mend what can be mended
 openapi: install ## write docs/openapi.json anew
 	$(PY) -m tests.support.openapi
 
-bench: bench-sdk bench-judge bench-ingest ## every benchmark; minutes, not for CI
+bench: bench-sdk bench-judge bench-stats bench-ingest ## every benchmark; minutes, not for CI
 
 bench-ingest: install ## CPU a span through the collector, beside rotel
 	$(PY) bench/ingest.py $(ARGS)
 
 bench-sdk: install ## cost of the SDK on the calling thread
 	$(PY) bench/sdk.py $(ARGS)
+
+bench-stats: install ## coverage of the intervals, false alarms and delay of the drift test
+	$(PY) bench/stats.py $(ARGS)
 
 bench-judge: install ## the judges on labelled rows (needs ../shared/judge)
 	$(PY) -m bench.judge $(ARGS)

@@ -217,3 +217,8 @@ def test_an_insert_error_never_quotes_the_row(store: Store, project: str) -> Non
     told = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
     assert "SECRET" not in told
     assert "column at" in told
+
+
+def test_a_value_that_its_type_cannot_hold_is_the_callers_mistake(store: Store) -> None:
+    with pytest.raises(InvalidInputError, match="outside its range"):
+        store.rows("SELECT {n:UInt32} AS n", {"n": -1})

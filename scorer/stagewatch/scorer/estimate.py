@@ -61,9 +61,14 @@ def t_of(confidence: float, df: float) -> float:
     return z + g1 / v + g2 / v**2 + g3 / v**3
 
 
-def wilson(p: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval of a proportion `p` seen in `n` (effective, > 0) trials."""
-    z = z_of(confidence)
+def wilson(
+    p: float, n: float, confidence: float = 0.95, *, z: float | None = None
+) -> tuple[float, float]:
+    """Wilson's score interval of a proportion `p` seen in `n` (effective, > 0) trials.
+
+    `z` replaces the normal quantile of `confidence`.
+    """
+    z = z_of(confidence) if z is None else z
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     # At the ends the formula gives exactly 0 or 1, rounding does not.
@@ -127,8 +132,10 @@ def mean_estimate(
     if few or m < 2:
         low, high = wilson(mean, n_eff, confidence)
         return Estimate(len(x), n_eff, mean, low, high, wide=True)
-    half = t_of(confidence, min(kish, m) - 1) * math.sqrt(variance)
-    return Estimate(len(x), n_eff, mean, max(0.0, mean - half), min(1.0, mean + half), wide=False)
+    # Wilson's form on the linearised size: where the mean is in the middle it is the normal
+    # interval, towards the ends it does not reach beyond 0 and 1.
+    low, high = wilson(mean, linear, z=t_of(confidence, min(kish, m) - 1))
+    return Estimate(len(x), n_eff, mean, low, high, wide=False)
 
 
 def _arrays(values: Sequence[float], inclusion: Sequence[float]) -> tuple[Floats, Floats]:

@@ -32,6 +32,8 @@ from stagewatch.core.store.datasets import (
 )
 from stagewatch.core.store.documents import audit, get_document
 
+Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="A frozen version.")]
+
 router = APIRouter(tags=["datasets"])
 
 MAX_IMPORT_BYTES = 64 * 1024 * 1024
@@ -129,9 +131,7 @@ def read_rows(context: Context, caller: Caller, name: str, version: int | None) 
 
 
 @router.get("/datasets/{name}/rows")
-def get_rows(
-    context: ContextDep, caller: Reader, name: str, version: int | None = None
-) -> Response:
+def get_rows(context: ContextDep, caller: Reader, name: str, version: Version = None) -> Response:
     """Rows of a version, or of the working copy."""
     return json_response(page_json(read_rows(context, caller, name, version)))
 
@@ -195,7 +195,7 @@ def get_export(
     context: ContextDep,
     caller: Reader,
     name: str,
-    version: int | None = None,
+    version: Version = None,
     file_format: Annotated[Format, Query(alias="format")] = "jsonl",
 ) -> Response:
     """The rows as a file."""

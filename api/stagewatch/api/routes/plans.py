@@ -14,7 +14,7 @@ from stagewatch.api.deps import Admin, Caller, ContextDep, Reader, Writer
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.running import desk_of
 from stagewatch.api.views import page_json
-from stagewatch.core.codec import from_json, to_json, to_plain
+from stagewatch.core.codec import from_json, from_plain, to_json, to_plain
 from stagewatch.core.errors import ConflictError, InvalidInputError, NotFoundError
 from stagewatch.core.service import Context
 from stagewatch.core.store.datasets import current_rows, latest_version, rows_of_version
@@ -252,9 +252,12 @@ def get_run_file(context: ContextDep, caller: Reader, run_id: str) -> Response:
 
 
 @router.post("/runs/import", status_code=201)
-def post_run_file(context: ContextDep, caller: Writer, sent: RunFile) -> Response:
-    """Store a run that was carried out elsewhere, such as in CI."""
-    store, run = context.store, sent.run
+def post_run_file(
+    context: ContextDep, caller: Writer, sent: Annotated[dict[str, Any], Body()]
+) -> Response:
+    """Store a run that was carried out elsewhere, such as in CI (a file of `run --out`)."""
+    found = from_plain(RunFile, sent)
+    store, run = context.store, found.run
     if not _RUN_ID.fullmatch(run.run_id):
         raise InvalidInputError("run_id: letters, digits, - and _ only, at most 64")
     if get_run(store, caller.project, run.run_id) is not None:
@@ -262,12 +265,12 @@ def post_run_file(context: ContextDep, caller: Writer, sent: RunFile) -> Respons
     parse_plan(run.plan)
     now = context.clock.now()
     put_run_rows(
-        store, caller.project, run.run_id, [(row, summary_text(row)) for row in sent.rows], at=now
+        store, caller.project, run.run_id, [(row, summary_text(row)) for row in found.rows], at=now
     )
     body = {**run_body(run), "project": caller.project}
     put_run(store, caller.project, run.run_id, run.plan_id, body, at=now)
     _audit(context, caller, "run.import", run.run_id)
-    return json_response(to_json({"run_id": run.run_id, "rows": len(sent.rows)}), 201)
+    return json_response(to_json({"run_id": run.run_id, "rows": len(found.rows)}), 201)
 
 
 @router.post("/runs/{run_id}/resume", status_code=202)

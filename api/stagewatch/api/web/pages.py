@@ -54,6 +54,8 @@ from stagewatch.core.store.turns import (
 )
 from stagewatch.scorer.calibration_state import calibration_report, labels_of_turn
 
+Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="A frozen version.")]
+
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 SPANS: Mapping[str, timedelta] = {
@@ -229,7 +231,7 @@ def dataset(
     context: ContextDep,
     caller: Reader,
     name: str,
-    version: int | None = None,
+    version: Version = None,
 ) -> Response:
     """One dataset: rows, kinds, versions."""
     store = context.store

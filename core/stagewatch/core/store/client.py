@@ -25,7 +25,12 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError, ProgrammingError
 
 from stagewatch.core.codec import to_json
-from stagewatch.core.errors import EngineBusyError, StoreError, StoreUnavailableError
+from stagewatch.core.errors import (
+    EngineBusyError,
+    InvalidInputError,
+    StoreError,
+    StoreUnavailableError,
+)
 from stagewatch.core.settings import Settings
 
 # Timed out, too many queries, network, memory, read-only replica, no quorum, not enough disk …:
@@ -33,6 +38,8 @@ from stagewatch.core.settings import Settings
 _TRANSIENT_CODES = frozenset(
     {159, 202, 203, 209, 210, 225, 241, 242, 243, 252, 285, 286, 319, 394, 999}
 )
+# A bound value that its declared type cannot hold: the caller's input, not a fault of the store.
+_BAD_PARAMETER = 457
 _CODE = re.compile(r"Code: (\d+)")
 _COLUMN = re.compile(r"reading the value of key (\w+)")
 
@@ -138,7 +145,10 @@ class Store:
                 sql, parameters=dict(params or {}), settings=dict(settings or {})
             )
         except ClickHouseError as error:
-            raise _translate(error, "read", quoting=True) from None
+            failure = _translate(error, "read", quoting=True)
+            if failure.code == _BAD_PARAMETER:
+                raise InvalidInputError("a value of the request is outside its range") from None
+            raise failure from None
         names = result.column_names
         return [dict(zip(names, row, strict=True)) for row in result.result_rows]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -53,12 +54,17 @@ _IRREGULAR = {"won't": "will", "can't": "can", "shan't": "shall", "ain't": "is"}
 @lru_cache(maxsize=200_000)
 def stem(word: str) -> str:
     """Snowball (English) stem of a lower-case word; words of other languages pass nearly as is."""
-    return cast("str", _stemmer().stemWord(word))
+    return cast("str", _STEMMERS.of_this_thread.stemWord(word))
 
 
-@lru_cache(maxsize=1)
-def _stemmer() -> snowballstemmer.stemmer:
-    return snowballstemmer.stemmer("english")
+class _Stemmers(threading.local):
+    """A stemmer keeps the word it works on: shared by threads it mixes their words up."""
+
+    def __init__(self) -> None:
+        self.of_this_thread = snowballstemmer.stemmer("english")
+
+
+_STEMMERS = _Stemmers()
 
 
 @lru_cache(maxsize=200_000)
