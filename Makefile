@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
 
-.PHONY: help demo test check install install-demo system format bench bench-stats bench-ingest bench-sdk bench-judge faults openapi clean
+.PHONY: help demo test check install install-demo system format bench bench-stats bench-ingest bench-sdk bench-judge bench-plans faults openapi clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -49,7 +49,7 @@ format: install ## format and mend what can be mended
 openapi: install ## write docs/openapi.json anew
 	$(PY) -m tests.support.openapi
 
-bench: bench-sdk bench-judge bench-stats bench-ingest ## every benchmark; minutes, not for CI
+bench: bench-sdk bench-judge bench-stats bench-plans bench-ingest ## every benchmark; minutes, not for CI
 
 bench-ingest: install ## CPU a span through the collector, beside rotel
 	$(PY) bench/ingest.py $(ARGS)
@@ -62,6 +62,9 @@ bench-stats: install ## coverage of the intervals, false alarms and delay of the
 
 bench-judge: install ## the judges on labelled rows (needs ../shared/judge)
 	$(PY) -m bench.judge $(ARGS)
+
+bench-plans: install ## a 300-row plan with a slow judge, and the diff of two 10,000-row runs
+	$(PY) -m bench.plans $(ARGS)
 
 faults: install ## the long run of kills and full disks
 	STAGEWATCH_TEST_KILLS=50 $(PY) -m pytest -q tests/fault $(ARGS)

@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
@@ -120,6 +121,8 @@ class Script:
             count = self.calls[model]
             self.requests.append({k: v for k, v in body.items() if k != "messages"})
         kind = (body.get("response_format") or {}).get("type", "text")
+        if model.startswith("slow-"):
+            time.sleep(int(model.removeprefix("slow-")) / 1000)
         if model.startswith("no-schema") and kind == "json_schema":
             return 400, {}, {"error": {"message": "response_format is not supported"}}
         if model.startswith("no-json") and kind != "text":

@@ -128,7 +128,11 @@ def mean_estimate(
     spread = mean * (1 - mean)
     linear = spread / variance if variance > 0 else math.inf
     n_eff = min(kish, linear)
-    few = n_eff * min(mean, 1 - mean) < FEW_FAILURES
+    rare = min(mean, 1 - mean)
+    # The linearised size sees clustering but is itself unsure where a few heavy turns carry the
+    # failures: Kish's size of the weights bounds it.
+    kish_turns = float(np.sum(w) ** 2 / np.sum(w**2))
+    few = rare == 0 or min(linear, kish_turns) * rare < FEW_FAILURES
     if few or m < 2:
         low, high = wilson(mean, n_eff, confidence)
         return Estimate(len(x), n_eff, mean, low, high, wide=True)

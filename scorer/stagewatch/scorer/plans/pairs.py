@@ -62,11 +62,11 @@ def mean_change(
 
     Percentile bootstrap of the paired differences (Efron & Tibshirani 1993, ch. 13): exact
     multinomial draws when the differences take few values, draws of rows up to 400 rows, Student's
-    t beyond. When no row differs the bootstrap has nothing to draw: for values in [0, 1] the
-    interval is then the "rule of three", 3/n to each side.
+    t beyond. When all differences are equal the bootstrap has nothing to draw: the interval is
+    then the "rule of three", 3/n to each side.
 
     Args:
-        before: shape (n,), any real values.
+        before: shape (n,), values in [0, 1].
         after: shape (n,), the same rows.
         seed: of the resampling.
         confidence: coverage aimed at.
@@ -76,6 +76,7 @@ def mean_change(
     x, y = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     d = y - x
     low, high = _interval(d, seed, confidence)
+    low, high = max(-1.0, low), min(1.0, high)
     return Change(len(d), float(x.mean()), float(y.mean()), float(d.mean()), low, high)
 
 
