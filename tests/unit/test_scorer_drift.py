@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from stagewatch.scorer.drift import ARM_AT, detect, mean_lower_bound
+from stagewatch.scorer.drift import ARM_AT, betting_levels, detect
 
 
 def stream(seed: int, *parts: tuple[int, float]) -> list[float]:
@@ -58,8 +60,21 @@ def test_looking_more_often_changes_nothing_that_was_found() -> None:
     assert detect(values[: whole[0].at]) == []
 
 
-def test_the_bound_is_below_the_mean_and_tightens() -> None:
-    assert mean_lower_bound(0.95, 1000, 0.01) < mean_lower_bound(0.95, 10_000, 0.01) < 0.95
-    assert mean_lower_bound(1.0, 0, 0.01) == 0.0
-    # With everything in favour: exp(-n KL(1 ‖ q)) = q^n = delta.
-    assert mean_lower_bound(1.0, 100, 0.01) == pytest.approx(0.01 ** (1 / 100), abs=1e-5)
+def test_where_to_bet_is_read_off_the_good_times() -> None:
+    assert betting_levels([1.0] * 190 + [0.0] * 10) == [0.05]
+    assert betting_levels([1.0] * 200) == [0.01]
+    assert betting_levels([1.0] * 100 + [0.5] * 60 + [0.25] * 40) == [0.2, 0.5]
+    assert len(betting_levels([i / 200 for i in range(200)])) == 4
+
+
+def test_the_readings_of_an_alarm_teach_the_reference_nothing() -> None:
+    values = stream(8, (1500, 0.97), (800, 0.5), (2000, 0.97), (200, 0.5))
+    found = detect(values, [1500, 2300, 4300])
+    assert [alarm.start // 100 for alarm in found] == [15, 43]
+    assert found[1].reference_mean > 0.95
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0, 1), max_size=300), st.lists(st.integers(0, 299), max_size=3))
+def test_any_stream_is_read(values: list[float], restarts: list[int]) -> None:
+    assert detect(values * 5, restarts, alpha=0.05) == detect(values * 5, restarts, alpha=0.05)

@@ -1,39 +1,53 @@
-"""Drift told from noise at every peek: a betting e-process against a reference that errs too.
+"""Drift told from noise at every peek: a conformal betting process.
 
-The null hypothesis is "the stream is no worse than its reference". A gambler bets that values
-in [0, 1] fall below a bound; under the null no betting strategy can grow its wealth, so wealth
-of 1/alpha is evidence at level alpha, at whatever time one looks (Ville's inequality;
-Waudby-Smith & Ramdas 2024, *Estimating means of bounded random variables by betting*).
+The null hypothesis is "the readings are exchangeable": nothing has changed since the good times.
+Each new reading gets a conformal p-value, its rank from the bad end among all in-control readings
+so far and itself, ties broken at random. Under the null these are independent and uniform,
+whatever the true rate is, so the error of the reference is part of the null and no rate has to be
+taken as known. A gambler bets that p-values come out small; under the null no strategy can grow
+its wealth, so wealth of 1/alpha is evidence at level alpha, at whatever time one looks (Ville's
+inequality; Vovk, Gammerman & Shafer, *Algorithmic Learning in a Random World*, 2nd ed., 8).
 
-- The reference is a sample, so its mean errs as well: bets are made against a lower confidence
-  bound of it, and that bound's own error is paid out of alpha. (With the mean taken as known,
-  14 % of quiet streams alarmed in simulation.)
-- The size of a drop and its start are not known: wealth is mixed over bets and start times.
-- A release, index or prompt change is where things break: the process starts afresh there
-  with a part of alpha, against the turns before it. Alpha is split over restarts as
-  1/(j(j+1)), which sums to 1.
+- How much worse it gets and since when are not known: wealth is mixed over bets and start times.
+- A release, index, prompt or judge change is where things break: the process starts afresh there
+  with a part of alpha, still ranked among the readings before it. Alpha is split over restarts
+  as 1/(j(j+1)), which sums to 1.
+- After an alarm the stream is silent until the next change, and teaches the reference nothing.
 """
 
 from __future__ import annotations
 
-import math
+import random
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
 
 ARM_AT = 1000
-"""In-control readings that the reference needs before the detector is armed."""
+"""Readings in control before the detector is armed."""
 
-REFERENCE_SHARE = 0.25
-"""Part of alpha that pays for the reference's own error; the rest is the e-process's."""
+LEARN = 200
+"""The first readings tell only where to bet (how often a value is bad when all is well). They are
+not ranked against: a bet may depend on them and the p-values of the others stay uniform."""
 
 EPOCH = 20_000
 """Start times are mixed uniformly within epochs of this many readings."""
 
-_BETS = np.array([0.35, 0.8, 1.8, 4.0, 8.0, 14.0])
-_BET_PRIOR = np.array([0.12, 0.2, 0.22, 0.2, 0.15, 0.11])
-_REFERENCE_STEP = 1.3
+FIRST_EPOCH = 0.9
+"""Share of the belief in a start within the first epoch; the others halve what is left."""
+
+_RATIOS = ((1.6, 0.25), (2.4, 0.3), (3.6, 0.3), (8.0, 0.15))
+"""How many times as often bad values come after a change, and the belief in it."""
+
+_SPREAD = (0.75, 1.0, 1.35)
+"""What was learnt from 200 readings is itself unsure by about a third."""
+
+_QUANTILES = (0.05, 0.15, 0.3, 0.5)
+_SEED = 20_261_130
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,112 +55,118 @@ class Alarm:
     """When the null fell. Positions index the stream of readings.
 
     `start` is the most likely beginning of the change, `at` the reading that raised the alarm;
-    `reference_mean` with `reference_low` is what the stream was compared with.
+    `reference_mean` is the mean of the `reference_n` in-control readings before the start.
     """
 
     at: int
     start: int
     reference_n: int
     reference_mean: float
-    reference_low: float
     after_mean: float
     evidence: float
 
 
-@dataclass(slots=True)
-class _Reference:
-    """Running in-control sample with a lower bound of its mean that holds at all its sizes."""
+def betting_levels(learnt: Sequence[float]) -> list[float]:
+    """Shares of bad values worth betting on, from readings in control.
 
-    alpha: float
-    n: int = 0
-    total: float = 0.0
-    low: float = 0.0
-    _next_at: int = ARM_AT
-    _looks: int = 0
-
-    def add(self, value: float) -> None:
-        """Take one in-control value; the bound is renewed at sizes growing by a third."""
-        self.n += 1
-        self.total += value
-        if self.n >= self._next_at:
-            self._looks += 1
-            spent = self.alpha / (self._looks * (self._looks + 1))
-            # The bounds hold together, so the best one so far holds too.
-            self.low = max(self.low, mean_lower_bound(self.total / self.n, self.n, spent))
-            self._next_at = math.ceil(self.n * _REFERENCE_STEP)
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.n if self.n else 0.0
-
-    @property
-    def armed(self) -> bool:
-        return self.n >= ARM_AT
-
-
-def mean_lower_bound(mean: float, n: int, delta: float) -> float:
-    """A lower bound of the true mean of n values in [0, 1] that errs with chance at most delta.
-
-    Inverts the Chernoff-Hoeffding bound exp(-n KL(mean ‖ m)) (Hoeffding 1963, theorem 1), by
-    bisection to 1e-7.
+    With few distinct values (pass/fail, ranks) these are the steps of their distribution, else
+    fixed quantiles; never below two readings' worth.
     """
-    if n == 0:
-        return 0.0
-    limit = math.log(1 / delta) / n
-    low, high = 0.0, mean
-    while high - low > 1e-7:
-        middle = (low + high) / 2
-        if _kl(mean, middle) > limit:
-            low = middle
-        else:
-            high = middle
-    return low
+    n = len(learnt)
+    distinct = sorted(set(learnt))
+    if len(distinct) > len(_QUANTILES):
+        steps = list(_QUANTILES)
+    else:
+        steps = [sum(v <= value for v in learnt) / n for value in distinct[:-1]]
+    return [max(step, 2 / n) for step in steps] or [2 / n]
 
 
-def _kl(p: float, q: float) -> float:
-    q = min(max(q, 1e-12), 1 - 1e-12)
-    left = p * math.log(p / q) if p > 0 else 0.0
-    right = (1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0
-    return left + right
+class _Bets:
+    """Two-step bets on uniform p-values: `high` at or below `level`, `low` above; mean 1 each."""
+
+    def __init__(self, levels: Sequence[float]) -> None:
+        made = [
+            (level * spread, ratio, belief)
+            for level in levels
+            for spread in _SPREAD
+            for ratio, belief in _RATIOS
+            if level * spread * ratio < 0.9
+        ]
+        table = np.array(made)
+        self.level: Floats = table[:, 0]
+        self.high: Floats = table[:, 1]
+        self.low: Floats = (1 - self.high * self.level) / (1 - self.level)
+        self.belief: Floats = table[:, 2] / table[:, 2].sum()
+
+    def factors(self, p: float) -> Floats:
+        """What each bet multiplies its stake by."""
+        return np.where(p <= self.level, self.high, self.low)
 
 
-@dataclass(slots=True)
+class _History:
+    """In-control readings in order of badness; gives conformal p-values."""
+
+    def __init__(self, seed: int) -> None:
+        self._sorted: list[float] = []
+        self._chance = random.Random(seed)  # noqa: S311 - breaks ties, keeps no secret
+
+    def p_value(self, value: float) -> float:
+        """Randomised rank of `value` from the bad (low) end among all so far and itself."""
+        below = bisect_left(self._sorted, value)
+        after = bisect_right(self._sorted, value)
+        ties = after - below + 1
+        p = (below + self._chance.random() * ties) / (len(self._sorted) + 1)
+        self._sorted.insert(after, value)
+        return p
+
+    def forget(self, values: Sequence[float]) -> None:
+        """Take readings out again: they turned out not to be in control."""
+        for value in values:
+            del self._sorted[bisect_left(self._sorted, value)]
+
+
 class _Process:
-    """Wealth mixed over bets and start times, against a bound that never falls."""
+    """Wealth mixed over bets and start times."""
 
-    alpha: float
-    known_start: bool
-    wealth: np.ndarray = field(default_factory=lambda: np.zeros(len(_BETS)))
-    n: int = 0
-    # Per bet: log wealth of the best single start, and where it was; tells "since when".
-    best: np.ndarray = field(default_factory=lambda: np.zeros(len(_BETS)))
-    best_start: np.ndarray = field(default_factory=lambda: np.zeros(len(_BETS), dtype=np.int64))
+    def __init__(self, bets: _Bets, alpha: float, *, known_start: bool) -> None:
+        self._bets = bets
+        self.alpha = alpha
+        self._known_start = known_start
+        self._wealth: Floats = np.zeros(len(bets.level))
+        self._n = 0
+        # Per bet: log wealth of the best single start, and where it was; tells "since when".
+        self._best: Floats = np.zeros(len(bets.level))
+        self._best_start = np.zeros(len(bets.level), dtype=np.int64)
 
     def _new_mass(self) -> float:
-        """Prior mass of a start at this reading; sums to 1 over all time."""
-        epoch, within = divmod(self.n, EPOCH)
-        spread = 1.0 / ((epoch + 1) * (epoch + 2)) / EPOCH
-        if not self.known_start:
+        """Prior mass of a start at this reading; sums to at most 1 over all time."""
+        epoch = self._n // EPOCH
+        share = FIRST_EPOCH if epoch == 0 else (1 - FIRST_EPOCH) * 0.5**epoch
+        spread = share / EPOCH
+        if not self._known_start:
             return spread
         # Half of the belief is that a change breaks things the moment it goes live.
-        return 0.5 * spread + (0.5 if epoch == 0 and within == 0 else 0.0)
+        return 0.5 * spread + (0.5 if self._n == 0 else 0.0)
 
-    def bet(self, value: float, bound: float, position: int) -> bool:
-        """Bet on one value; True when the wealth reaches 1/alpha."""
-        restart = self.best <= 0
-        self.best_start[restart] = position
-        self.best[restart] = 0.0
-        # A bet of more than 1/(1 - bound) could be ruined by a single value above the bound.
-        stakes = np.minimum(_BETS, 0.9 / max(1.0 - bound, 1e-9))
-        factor = 1.0 + stakes * (bound - value)
-        self.wealth = (self.wealth + self._new_mass() * _BET_PRIOR) * factor
-        self.best += np.log(factor)
-        self.n += 1
-        return bool(self.wealth.sum() >= 1.0 / self.alpha)
+    def bet(self, p: float, position: int) -> bool:
+        """Bet on one p-value; True when the wealth reaches 1/alpha."""
+        fresh = self._best <= 0
+        self._best_start[fresh] = position
+        self._best[fresh] = 0.0
+        factors = self._bets.factors(p)
+        self._wealth = (self._wealth + self._new_mass() * self._bets.belief) * factors
+        self._best += np.log(factors)
+        self._n += 1
+        return self.wealth >= 1.0 / self.alpha
+
+    @property
+    def wealth(self) -> float:
+        """Evidence against the null: 1 is none."""
+        return float(self._wealth.sum())
 
     def likely_start(self) -> int:
         """The start of the single bet and start time that won most."""
-        return int(self.best_start[int(np.argmax(self.best))])
+        return int(self._best_start[int(np.argmax(self._best))])
 
 
 def detect(
@@ -154,71 +174,61 @@ def detect(
     restarts: Sequence[int] = (),
     *,
     alpha: float = 0.01,
+    seed: int = _SEED,
 ) -> list[Alarm]:
-    """Alarms of a stream of values in [0, 1] where lower is worse, oldest first.
+    """Alarms of a stream of values where lower is worse, oldest first.
 
     Args:
         values: shape (n,), in time order, uniform stratum only.
         restarts: positions where a release, index, prompt or judge change goes live.
-        alpha: chance that a stream that never gets worse ever alarms.
-
-    After an alarm the process is silent until the next restart: what was found is found, and
-    the reference keeps only readings from before it.
+        alpha: chance that a stream that never changes ever alarms.
+        seed: of the tie-breaking: the same stream gives the same alarms, and a longer one
+            begins with those of its beginning.
     """
-    return list(_alarms(values, sorted(set(restarts)), alpha))
+    return list(_alarms(values, set(restarts), alpha, seed))
 
 
-def _alarms(values: Sequence[float], restarts: list[int], alpha: float) -> Iterator[Alarm]:
-    reference = _Reference(alpha * REFERENCE_SHARE)
-    waiting: list[float] = []
+def _alarms(
+    values: Sequence[float], restarts: set[int], alpha: float, seed: int
+) -> Iterator[Alarm]:
+    if len(values) <= LEARN:
+        return
+    bets = _Bets(betting_levels(values[:LEARN]))
+    history = _History(seed)
+    trusted: list[int] = []
     process: _Process | None = None
-    silent = False
-    begun = 0
-    marks = set(restarts)
-    for position, value in enumerate(values):
-        if position in marks:
-            # What ran in control until here joins the reference.
-            if not silent:
-                _absorb(reference, waiting)
-            waiting, process, silent = [], None, False
-        if not reference.armed:
-            reference.add(value)
-            continue
+    silent, begun = False, 0
+    for position in range(LEARN, len(values)):
+        if position in restarts:
+            process, silent = None, False
         if silent:
+            continue
+        p = history.p_value(values[position])
+        trusted.append(position)
+        if LEARN + len(trusted) <= ARM_AT:
             continue
         if process is None:
             begun += 1
-            share = alpha * (1 - REFERENCE_SHARE) / (begun * (begun + 1))
-            process = _Process(share, known_start=position in marks)
-        if process.bet(value, reference.low, position):
-            yield _alarm(values, position, process, reference)
-            silent, waiting = True, []
-            continue
-        waiting.append(value)
-        # A stretch joins the reference once a later stretch of the same size is in control:
-        # what is only beginning to drift must not teach the reference.
-        if len(waiting) >= ARM_AT:
-            half = len(waiting) // 2
-            _absorb(reference, waiting[:half])
-            waiting = waiting[half:]
-
-
-def _absorb(reference: _Reference, values: Sequence[float]) -> None:
-    for value in values:
-        reference.add(value)
+            share = alpha / (begun * (begun + 1))
+            process = _Process(bets, share, known_start=position in restarts)
+        if process.bet(p, position):
+            start = process.likely_start()
+            lost = [i for i in trusted if i >= start]
+            trusted = trusted[: len(trusted) - len(lost)]
+            history.forget([values[i] for i in lost])
+            yield _alarm(values, position, start, trusted, process.wealth)
+            silent = True
 
 
 def _alarm(
-    values: Sequence[float], position: int, process: _Process, reference: _Reference
+    values: Sequence[float], at: int, start: int, trusted: Sequence[int], evidence: float
 ) -> Alarm:
-    start = process.likely_start()
-    after = values[start : position + 1]
+    after = values[start : at + 1]
     return Alarm(
-        at=position,
+        at=at,
         start=start,
-        reference_n=reference.n,
-        reference_mean=reference.mean,
-        reference_low=reference.low,
+        reference_n=len(trusted),
+        reference_mean=sum(values[i] for i in trusted) / max(len(trusted), 1),
         after_mean=sum(after) / len(after),
-        evidence=float(process.wealth.sum()),
+        evidence=evidence,
     )

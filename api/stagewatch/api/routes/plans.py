@@ -28,6 +28,7 @@ from stagewatch.scorer.plans.launch import (
     Launch,
     Source,
     load_summaries,
+    load_table,
     need_run,
     prepare_run,
 )
@@ -301,7 +302,7 @@ def load_diff(context: Context, project: str, a: str, b: str) -> Diff:
     store = context.store
     return diff_runs(
         need_run(store, project, a), need_run(store, project, b),
-        load_summaries(store, project, a), load_summaries(store, project, b),
+        load_table(store, project, a), load_table(store, project, b),
     )  # fmt: skip
 
 

@@ -32,8 +32,10 @@ from stagewatch.scorer.plans.results import (
     run_from_bytes,
     run_to_bytes,
     summarise,
+    summary_text,
 )
 from stagewatch.scorer.plans.run import Progress
+from stagewatch.scorer.plans.table import table_from_texts
 from stagewatch.scorer.plans.tally import tally_metrics
 
 _POLL_S = 0.5
@@ -193,8 +195,10 @@ def diff_command(arguments: argparse.Namespace) -> int:
     else:
         before, after = (_run_of(ref, arguments) for ref in (arguments.before, arguments.after))
         found = diff_runs(
-            before.run, after.run, map(summarise, before.rows), map(summarise, after.rows)
-        )
+            before.run, after.run,
+            table_from_texts([summary_text(row) for row in before.rows]),
+            table_from_texts([summary_text(row) for row in after.rows]),
+        )  # fmt: skip
     emit(arguments, to_plain(found), printable(diff_text(found)))
     return 0
 

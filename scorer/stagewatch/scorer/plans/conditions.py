@@ -191,8 +191,8 @@ def non_inferior(metric: str, pairs: Sequence[Pair], margin: float) -> Verdicts:
         for a, b in pairs
         if (x := a.scores.get(metric)) and (y := b.scores.get(metric)) and x.verdict and y.verdict
     ]
-    change = pass_change([x.verdict == "pass" for _, x, _ in told],
-                         [y.verdict == "pass" for _, _, y in told])  # fmt: skip
+    flips = [(x.verdict, y.verdict) for _, x, y in told]
+    change = pass_change(len(told), flips.count(("fail", "pass")), flips.count(("pass", "fail")))
     if change is None:
         return Verdicts(empty=True)
     found = Verdicts()

@@ -6,15 +6,28 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stagewatch.core.model import Basis
 from stagewatch.scorer.plans.pairs import Change, Flips, mean_change, pass_change
 from stagewatch.scorer.plans.plan import KNOWN_METRICS
-from stagewatch.scorer.plans.results import RowSummary, Run, ScoreLine
-from stagewatch.scorer.plans.words import summary_sentence
+from stagewatch.scorer.plans.results import Run
+from stagewatch.scorer.plans.table import (
+    ABSENT,
+    BASES,
+    FAIL,
+    NO_VERDICT,
+    PASS,
+    UNSCORED,
+    Column,
+    RunTable,
+    aligned,
+)
+from stagewatch.scorer.plans.words import Masks, kind_masks, summary_sentence
 
 _UNBOUNDED = frozenset({"first_relevant_rank"})
 """Ranks have no mean (a miss has no number): only their pass rate is compared."""
@@ -70,44 +83,44 @@ class Diff:
     hints: tuple[str, ...]
 
 
-Pair = tuple[RowSummary, RowSummary]
-
-
-def diff_runs(
-    before: Run, after: Run, rows_before: Iterable[RowSummary], rows_after: Iterable[RowSummary]
-) -> Diff:
+def diff_runs(before: Run, after: Run, rows_before: RunTable, rows_after: RunTable) -> Diff:
     """What changed from `before` to `after`, on the rows that both asked."""
-    old = {row.row_id: row for row in rows_before}
-    new = {row.row_id: row for row in rows_after}
-    pairs = [(old[row_id], new[row_id]) for row_id in old if row_id in new]
-    metrics = tuple(_metric_changes(pairs))
-    told = [(a, b) for a, b in pairs if "errored" not in {a.verdict, b.verdict}]
+    old, new = aligned(rows_before, rows_after)
+    common = len(old.heads)
+    gone, added = len(rows_before.heads) - common, len(rows_after.heads) - common
+    kinds = kind_masks(new)
+    seen = {*old.columns, *new.columns}
+    metrics = tuple(
+        _metric_change(name, old.column(name), new.column(name), kinds)
+        for name in KNOWN_METRICS
+        if name in seen
+    )
+    verdicts = [(a.verdict, b.verdict) for a, b in zip(old.heads, new.heads, strict=True)]
+    told = [pair for pair in verdicts if "errored" not in pair]
     return Diff(
         before=before.run_id,
         after=after.run_id,
-        common=len(pairs),
-        only_before=len(old) - len(pairs),
-        only_after=len(new) - len(pairs),
-        rows=_flips([(a.verdict == "pass", b.verdict == "pass") for a, b in told]),
-        flipped=flipped_rows(pairs),
+        common=common,
+        only_before=gone,
+        only_after=added,
+        rows=pass_change(len(told), told.count(("fail", "pass")), told.count(("pass", "fail"))),
+        flipped=_flipped_rows(old, new),
         metrics=metrics,
-        sentence=summary_sentence(pairs, [m.metric for m in metrics]),
-        warnings=tuple(comparability(before, after, len(old) - len(pairs), len(new) - len(pairs))),
-        hints=tuple(_hints(pairs, metrics)),
+        sentence=summary_sentence(old, new, kinds, [item.metric for item in metrics]),
+        warnings=tuple(comparability(before, after, gone, added)),
+        hints=tuple(_hints(old, new)) if common > 1 else (),
     )
 
 
-def flipped_rows(pairs: Sequence[Pair]) -> dict[str, tuple[FlippedRow, ...]]:
+def _flipped_rows(old: RunTable, new: RunTable) -> dict[str, tuple[FlippedRow, ...]]:
     """Rows whose verdict changed, by kind; what got worse comes first."""
+    names = [name for name in KNOWN_METRICS if name in old.columns or name in new.columns]
+    moved = [old.column(name).verdict != new.column(name).verdict for name in names]
     found: dict[str, list[FlippedRow]] = {}
-    for a, b in pairs:
+    for place, (a, b) in enumerate(zip(old.heads, new.heads, strict=True)):
         if a.verdict == b.verdict:
             continue
-        metrics = tuple(
-            name
-            for name in {**a.scores, **b.scores}
-            if _verdict(a.scores.get(name)) != _verdict(b.scores.get(name))
-        )
+        metrics = tuple(name for name, changed in zip(names, moved, strict=True) if changed[place])
         row = FlippedRow(
             b.row_id, b.kind, b.question, a.verdict, b.verdict, a.stage, b.stage, metrics,
             b.error or b.why, b.counts,
@@ -120,45 +133,31 @@ def flipped_rows(pairs: Sequence[Pair]) -> dict[str, tuple[FlippedRow, ...]]:
     }
 
 
-def _verdict(line: ScoreLine | None) -> str | None:
-    return line.verdict if line is not None else None
-
-
-def _metric_changes(pairs: Sequence[Pair]) -> Iterable[MetricChange]:
-    seen = {name for a, b in pairs for name in (*a.scores, *b.scores)}
-    for metric in (name for name in KNOWN_METRICS if name in seen):
-        yield _metric_change(
-            metric, [(a.scores.get(metric), b.scores.get(metric), b.kind) for a, b in pairs]
-        )
-
-
-def _metric_change(
-    metric: str, lines: Sequence[tuple[ScoreLine | None, ScoreLine | None, str]]
-) -> MetricChange:
-    both = [(x, y, kind) for x, y, kind in lines if x is not None and y is not None]
-    valued = [(x.value, y.value) for x, y, _ in both]
-    numbers = [(x, y) for x, y in valued if x is not None and y is not None]
-    by_kind: dict[str, list[tuple[bool, bool]]] = {}
-    for x, y, kind in both:
-        if x.verdict and y.verdict:
-            by_kind.setdefault(kind, []).append((x.verdict == "pass", y.verdict == "pass"))
-    flips = {kind: _flips(items) for kind, items in sorted(by_kind.items())}
-    bases = {cast("Basis", line.basis) for x, y, _ in both for line in (x, y)}
+def _metric_change(metric: str, old: Column, new: Column, kinds: Masks) -> MetricChange:
+    both = (old.status != ABSENT) & (new.status != ABSENT)
+    valued = both & ~np.isnan(old.value) & ~np.isnan(new.value)
+    judged = (old.verdict != NO_VERDICT) & (new.verdict != NO_VERDICT)
+    mended = judged & (old.verdict == FAIL) & (new.verdict == PASS)
+    broken = judged & (old.verdict == PASS) & (new.verdict == FAIL)
+    by_kind = {
+        kind: pass_change(_count(judged & mask), _count(mended & mask), _count(broken & mask))
+        for kind, mask in kinds.items()
+    }
+    bases = np.unique(np.concatenate([old.basis[both], new.basis[both]]))
+    unbounded = metric in _UNBOUNDED
     return MetricChange(
         metric=metric,
-        bases=tuple(sorted(bases)),
-        mean=None
-        if metric in _UNBOUNDED
-        else mean_change([x for x, _ in numbers], [y for _, y in numbers]),
-        passes=_flips([item for items in by_kind.values() for item in items]),
-        by_kind={kind: found for kind, found in flips.items() if found is not None},
-        unscored_before=sum(x is not None and x.status == "unscored" for x, _, _ in lines),
-        unscored_after=sum(y is not None and y.status == "unscored" for _, y, _ in lines),
+        bases=tuple(BASES[number] for number in bases),
+        mean=None if unbounded else mean_change(old.value[valued], new.value[valued]),
+        passes=pass_change(_count(judged), _count(mended), _count(broken)),
+        by_kind={kind: found for kind, found in by_kind.items() if found is not None},
+        unscored_before=_count(old.status == UNSCORED),
+        unscored_after=_count(new.status == UNSCORED),
     )
 
 
-def _flips(items: Sequence[tuple[bool, bool]]) -> Flips | None:
-    return pass_change([x for x, _ in items], [y for _, y in items])
+def _count(mask: NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(mask))
 
 
 def comparability(before: Run, after: Run, gone: int, new: int) -> Iterable[str]:
@@ -201,21 +200,17 @@ def _versions(run: Run, name: str) -> str:
     return " and ".join(run.pipeline.get(name, ())) or "unknown"
 
 
-def _hints(pairs: Sequence[Pair], metrics: Sequence[MetricChange]) -> Iterable[str]:
-    if len(pairs) < 2:
-        return
-    for item in metrics:
-        found = [_verdict(row.scores.get(item.metric)) for pair in pairs for row in pair]
-        told = [verdict for verdict in found if verdict]
-        if not told:
-            continue
-        if all(verdict == "pass" for verdict in told):
+def _hints(old: RunTable, new: RunTable) -> Iterable[str]:
+    for metric in KNOWN_METRICS:
+        verdicts = np.concatenate([old.column(metric).verdict, new.column(metric).verdict])
+        told = set(verdicts[verdicts != NO_VERDICT].tolist())
+        if told == {PASS}:
             yield (
-                f"{item.metric} passes on every row of both runs: it cannot tell them apart; "
+                f"{metric} passes on every row of both runs: it cannot tell them apart; "
                 "harder rows or a tighter threshold would"
             )
-        elif all(verdict == "fail" for verdict in told):
+        elif told == {FAIL}:
             yield (
-                f"{item.metric} fails on every row of both runs: check its labels, the "
+                f"{metric} fails on every row of both runs: check its labels, the "
                 "connector's paths and the threshold"
             )

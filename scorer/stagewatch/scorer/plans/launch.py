@@ -20,6 +20,7 @@ from stagewatch.scorer.plans.forecast import Forecast, forecast
 from stagewatch.scorer.plans.plan import Plan, parse_plan, plan_body
 from stagewatch.scorer.plans.results import RowSummary, Run, read_summary, run_body
 from stagewatch.scorer.plans.run import Bench
+from stagewatch.scorer.plans.table import RunTable, table_from_texts
 from stagewatch.scorer.plans.tally import median_latency
 
 
@@ -171,6 +172,11 @@ def need_run(store: Store, project: str, run_id: str) -> Run:
     if body is None:
         raise NotFoundError(f"no run {run_id!r} in project {project!r}")
     return from_plain(Run, body)
+
+
+def load_table(store: Store, project: str, run_id: str) -> RunTable:
+    """A run's rows as columns, by row id."""
+    return table_from_texts(run_summaries(store, project, run_id))
 
 
 def load_summaries(store: Store, project: str, run_id: str) -> list[RowSummary]:

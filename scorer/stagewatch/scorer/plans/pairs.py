@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 _RESAMPLES = 4000
 _MANY = 400
 _FEW_VALUES = 64
+_NEGLIGIBLE = 1e-17
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,11 @@ class Flips:
 
 
 def mean_change(
-    before: Sequence[float], after: Sequence[float], *, seed: int = 0, confidence: float = 0.95
+    before: Sequence[float] | Floats,
+    after: Sequence[float] | Floats,
+    *,
+    seed: int = 0,
+    confidence: float = 0.95,
 ) -> Change | None:
     """The mean of `after - before` with its interval; None without rows.
 
@@ -71,9 +76,9 @@ def mean_change(
         seed: of the resampling.
         confidence: coverage aimed at.
     """
-    if not before:
-        return None
     x, y = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    if not len(x):
+        return None
     d = y - x
     low, high = _interval(d, seed, confidence)
     low, high = max(-1.0, low), min(1.0, high)
@@ -99,18 +104,16 @@ def _interval(d: Floats, seed: int, confidence: float) -> tuple[float, float]:
     return float(np.quantile(means, tail)), float(np.quantile(means, 1 - tail))
 
 
-def pass_change(before: Sequence[bool], after: Sequence[bool]) -> Flips | None:
-    """How the pass rate moved; None without rows.
+def pass_change(n: int, mended: int, broken: int) -> Flips | None:
+    """How the pass rate of `n` rows moved when `mended` and `broken` of them flipped; None
+    without rows.
 
     Interval: Wald's for paired proportions after adding half a row to each cell, which covers
     well down to a handful of rows (Agresti & Min 2005, Statistics in Medicine 24:729). `p`:
     McNemar's exact test, the binomial of the flipped rows (McNemar 1947).
     """
-    n = len(before)
     if not n:
         return None
-    mended = sum(b and not a for a, b in zip(before, after, strict=True))
-    broken = sum(a and not b for a, b in zip(before, after, strict=True))
     up, down, size = mended + 0.5, broken + 0.5, n + 2.0
     centre = (up - down) / size
     half = z_of(0.95) * math.sqrt(max(0.0, up + down - (up - down) ** 2 / size)) / size
@@ -123,15 +126,17 @@ def pass_change(before: Sequence[bool], after: Sequence[bool]) -> Flips | None:
 def mcnemar(mended: int, broken: int) -> float:
     """Exact two-sided probability in (0, 1]; 1 when nothing flipped.
 
-    Summed from the middle outwards in log space, so thousands of flips do not overflow.
+    The largest term is taken in log space, so thousands of flips do not overflow.
     """
     n, small = mended + broken, min(mended, broken)
     if n == 0:
         return 1.0
-    logs = [
-        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2)
-        for k in range(small + 1)
-    ]
-    top = max(logs)
-    tail = math.exp(top) * sum(math.exp(value - top) for value in logs)
-    return min(1.0, 2 * tail)
+    # From the largest term downwards each is the one before times k / (n - k + 1).
+    top = math.lgamma(n + 1) - math.lgamma(small + 1) - math.lgamma(n - small + 1)
+    term, total = 1.0, 1.0
+    for k in range(small, 0, -1):
+        term *= k / (n - k + 1)
+        total += term
+        if term < total * _NEGLIGIBLE:
+            break
+    return min(1.0, 2 * math.exp(top - n * math.log(2)) * total)

@@ -53,12 +53,13 @@ class PlanCollector(pytest.Collector):
 
     def __init__(self, *, path: Path, **kwargs: Any) -> None:  # noqa: ANN401 - pytest's own
         super().__init__(**kwargs)
+        from stagewatch.core.errors import StagewatchError  # noqa: PLC0415 - see the module
         from stagewatch.scorer.plans.plan import load_plan  # noqa: PLC0415 - see the module
 
         self.plan_path = path
         try:
             self.plan: Plan = load_plan(path)
-        except Exception as error:
+        except StagewatchError as error:
             raise pytest.UsageError(str(error)) from None
         self._results: Mapping[str, RunRow] | None = None
 
@@ -152,7 +153,9 @@ class RowItem(pytest.Item):
         raise RowFailedError(row_report(result))
 
     def repr_failure(
-        self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None  # noqa: ANN401
+        self,
+        excinfo: pytest.ExceptionInfo[BaseException],
+        style: Any = None,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401 - as pytest has it
         """The report alone: a traceback into this file tells nobody anything."""
         if isinstance(excinfo.value, RowFailedError):

@@ -31,6 +31,11 @@ class ScoreLine(NamedTuple):
     basis: str
 
 
+def label_counts(kind: str, status: str) -> bool:
+    """Whether a second person has confirmed the label, where one is needed."""
+    return kind not in TRAP_KINDS or status == "confirmed"
+
+
 @dataclass(frozen=True, slots=True)
 class RowSummary:
     """A row of a run without its texts. `error` says why the row has no scores."""
@@ -48,8 +53,8 @@ class RowSummary:
 
     @property
     def counts(self) -> bool:
-        """Whether a second person has confirmed the label, where one is needed."""
-        return self.kind not in TRAP_KINDS or self.status == "confirmed"
+        """Whether the label counts in gates."""
+        return label_counts(self.kind, self.status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +112,26 @@ class RunFile:
     rows: tuple[RunRow, ...]
 
 
+STATUS_CODE: Mapping[str, str] = {"scored": "s", "unscored": "u", "not_applicable": "n"}
+VERDICT_CODE: Mapping[str | None, str] = {"pass": "p", "fail": "f", None: "-"}
+BASIS_CODE: Mapping[str, str] = {"gold": "g", "judge": "j", "rule": "r"}
+CODE_LETTERS = 4
+_STATUS_OF = {code: word for word, code in STATUS_CODE.items()}
+_VERDICT_OF = {code: word for word, code in VERDICT_CODE.items()}
+_BASIS_OF = {code: word for word, code in BASIS_CODE.items()}
+
+
 def summary_text(row: RunRow) -> str:
-    """The short form of a row, as stored."""
+    """The short form of a row, as stored.
+
+    Scores are three fields: `metrics`, names parted by commas; `codes`, four letters each
+    (status, verdict, hard fail, basis); `values`, null where there is none. Rows of one run share
+    their `metrics`, so a table of them is built by array work (plans/table.py).
+    """
+    codes = [
+        STATUS_CODE[s.status] + VERDICT_CODE[s.verdict] + "-h"[s.hard_fail] + BASIS_CODE[s.basis]
+        for s in row.scores
+    ]
     return to_text(
         {
             "row_id": row.row_id,
@@ -120,17 +143,23 @@ def summary_text(row: RunRow) -> str:
             "why": row.why,
             "error": row.error,
             "latency_ms": row.latency_ms,
-            "scores": [
-                [s.metric, s.status, s.value, s.verdict, s.hard_fail, s.basis] for s in row.scores
-            ],
+            "metrics": ",".join(s.metric for s in row.scores),
+            "codes": "".join(codes),
+            "values": [s.value for s in row.scores],
         }
     )
 
 
 def read_summary(text: str | bytes) -> RowSummary:
-    """The short form read back; of a metric that stands twice the last one counts."""
+    """The short form read back."""
     body = orjson.loads(text)
-    scores = {item[0]: ScoreLine(*item[1:]) for item in body.pop("scores")}
+    names, codes, values = (body.pop(key) for key in ("metrics", "codes", "values"))
+    scores = {}
+    for number, name in enumerate(names.split(",") if names else ()):
+        status, verdict, hard, basis = codes[number * CODE_LETTERS : (number + 1) * CODE_LETTERS]
+        scores[name] = ScoreLine(
+            _STATUS_OF[status], values[number], _VERDICT_OF[verdict], hard == "h", _BASIS_OF[basis]
+        )
     return RowSummary(**body, scores=scores)
 
 
