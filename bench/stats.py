@@ -17,7 +17,9 @@ from stagewatch.scorer.drift import detect
 from stagewatch.scorer.estimate import mean_estimate, z_of
 
 
-def turns(chance: np.random.Generator, n: int, p: float, *, clustered: bool) -> tuple[np.ndarray, list[str]]:
+def turns(
+    chance: np.random.Generator, n: int, p: float, *, clustered: bool
+) -> tuple[np.ndarray, list[str]]:
     """Pass/fail of n turns at rate p. Clustered: conversations of about 4 whose turns lean together."""
     if not clustered:
         return (chance.random(n) < p).astype(float), [""] * n
@@ -37,7 +39,7 @@ def one_setting(chance, runs, n, p, weight, clustered):
     width = 0.0
     for _ in range(runs):
         # Turns of the rare stratum are kept always, the rest at 1/weight; n is what is kept.
-        population = int(n * (weight if weight > 1 else 1))
+        population = n * weight
         values, keys = turns(chance, population, p, clustered=clustered)
         rare = chance.random(population) < 0.2
         rate = np.where(rare, 1.0, 1.0 / weight)
@@ -45,7 +47,7 @@ def one_setting(chance, runs, n, p, weight, clustered):
         values = np.where(rare & (chance.random(population) < (1 - p)), 0.0, values)
         kept = chance.random(population) < rate
         x, q = values[kept], rate[kept]
-        ids = [k for k, keep in zip(keys, kept) if keep]
+        ids = [k for k, keep in zip(keys, kept, strict=True) if keep]
         truth = 0.2 * p * p + 0.8 * p
         found = mean_estimate(x.tolist(), q.tolist(), ids)
         if found is None:
@@ -64,14 +66,22 @@ def one_setting(chance, runs, n, p, weight, clustered):
 
 def intervals(runs: int) -> None:
     """95 % intervals: coverage over sizes, rates, weights and clustering."""
-    print(f"\n95 % intervals, {runs} runs a row (one run in 1/sqrt({runs}) = {100 / runs**0.5:.1f} % of noise)")
-    print(f"{'n kept':>7} {'p':>5} {'weight':>6} {'conv.':>6} {'coverage':>9} {'normal Hájek':>13} {'plain mean':>11} {'width':>7}")
+    print(
+        f"\n95 % intervals, {runs} runs a row (one run in 1/sqrt({runs}) = {100 / runs**0.5:.1f} % of noise)"
+    )
+    print(
+        f"{'n kept':>7} {'p':>5} {'weight':>6} {'conv.':>6} {'coverage':>9} {'normal Hájek':>13} {'plain mean':>11} {'width':>7}"
+    )
     worst = 1.0
-    for n, p, weight, clustered in itertools.product((30, 100, 400), (0.5, 0.8, 0.95, 0.99), (1, 5, 20), (False, True)):
+    for n, p, weight, clustered in itertools.product(
+        (30, 100, 400), (0.5, 0.8, 0.95, 0.99), (1, 5, 20), (False, True)
+    ):
         chance = np.random.default_rng([7, n, int(p * 100), weight, clustered])
         got, plain, hajek, width = one_setting(chance, runs, n, p, weight, clustered)
         worst = min(worst, got)
-        print(f"{n:>7} {p:>5} {weight:>6} {'yes' if clustered else 'no':>6} {got:>9.3f} {hajek:>13.3f} {plain:>11.3f} {width:>7.3f}")
+        print(
+            f"{n:>7} {p:>5} {weight:>6} {'yes' if clustered else 'no':>6} {got:>9.3f} {hajek:>13.3f} {plain:>11.3f} {width:>7.3f}"
+        )
     print(f"lowest coverage {worst:.3f} (target 0.94)")
 
 
@@ -89,8 +99,12 @@ def drift(streams: int) -> None:
         values = (np.random.default_rng([11, seed]).random(20_000) < 0.95).astype(float)
         false += bool(detect(values.tolist()))
         rolled += rolling_mean_alarms(values)
-    print(f"\nDrift at the 1 % setting, watched at every turn ({time.process_time() - began:.0f} s CPU)")
-    print(f"quiet streams of 20,000 turns that ever alarm: {false} of {streams} (at most 1 % allowed)")
+    print(
+        f"\nDrift at the 1 % setting, watched at every turn ({time.process_time() - began:.0f} s CPU)"
+    )
+    print(
+        f"quiet streams of 20,000 turns that ever alarm: {false} of {streams} (at most 1 % allowed)"
+    )
     print(f"the same under a rolling mean of 100 below 0.90: {rolled} of {streams}")
     for name, before, good, bad in (
         ("faithfulness 0.95 → 0.85, reference 5,000", 5000, 0.95, 0.85),
@@ -98,8 +112,14 @@ def drift(streams: int) -> None:
         ("faithfulness 0.95 → 0.70, reference 5,000", 5000, 0.95, 0.70),
     ):
         report(name, [delay(seed, before, good, bad) for seed in range(200)])
-    report("reciprocal rank, mean rank 1.3 → 3, reference 5,000", [rank_delay(seed) for seed in range(200)])
-    report("the same 0.95 → 0.85 at a named release change", [delay(seed, 5000, 0.95, 0.85, named=True) for seed in range(200)])
+    report(
+        "reciprocal rank, mean rank 1.3 → 3, reference 5,000",
+        [rank_delay(seed) for seed in range(200)],
+    )
+    report(
+        "the same 0.95 → 0.85 at a named release change",
+        [delay(seed, 5000, 0.95, 0.85, named=True) for seed in range(200)],
+    )
 
 
 def delay(seed, before, good, bad, *, named=False):
@@ -112,7 +132,9 @@ def delay(seed, before, good, bad, *, named=False):
 
 def rank_delay(seed):
     chance = np.random.default_rng([17, seed])
-    values = np.concatenate([1 / chance.geometric(1 / 1.3, 5000), 1 / chance.geometric(1 / 3, 1500)])
+    values = np.concatenate(
+        [1 / chance.geometric(1 / 1.3, 5000), 1 / chance.geometric(1 / 3, 1500)]
+    )
     found = detect(values.tolist())
     return None if not found else found[0].at - 5000 if found[0].at >= 5000 else -1
 
@@ -121,7 +143,9 @@ def report(name, delays):
     seen = [d for d in delays if d is not None and d >= 0]
     early = sum(d == -1 for d in delays if d is not None)
     quartiles = np.percentile(seen, [25, 50, 75]) if seen else [float("nan")] * 3
-    print(f"{name:<55} median {quartiles[1]:>5.0f} turns (quartiles {quartiles[0]:.0f}–{quartiles[2]:.0f}); never {sum(d is None for d in delays)}, early {early}")
+    print(
+        f"{name:<55} median {quartiles[1]:>5.0f} turns (quartiles {quartiles[0]:.0f}–{quartiles[2]:.0f}); never {sum(d is None for d in delays)}, early {early}"
+    )
 
 
 def main() -> None:
