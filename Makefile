@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
 
-.PHONY: help demo test check install install-demo system format bench bench-stats bench-ingest bench-sdk bench-judge bench-plans faults openapi clean
+.PHONY: help demo test check install install-demo system format bench bench-stats bench-crosscheck bench-ingest bench-sdk bench-judge bench-plans faults openapi clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,6 +59,11 @@ bench-sdk: install ## cost of the SDK on the calling thread
 
 bench-stats: install ## coverage of the intervals, false alarms and delay of the drift test
 	$(PY) bench/stats.py $(ARGS)
+
+bench-crosscheck: install ## our formulas beside ragas, deepeval and Phoenix evals (in an environment of its own)
+	@test -e .venv-crosscheck/done || { python3 -m venv .venv-crosscheck && \
+	  $(UV) pip install --quiet --python .venv-crosscheck/bin/python -r requirements/crosscheck.in && touch .venv-crosscheck/done; }
+	PYTHONPATH=sdk:core:scorer .venv-crosscheck/bin/python bench/crosscheck.py
 
 bench-judge: install ## the judges on labelled rows (needs ../shared/judge)
 	$(PY) -m bench.judge $(ARGS)
