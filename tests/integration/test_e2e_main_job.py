@@ -138,3 +138,11 @@ def test_signals_drain_the_spool_and_end_with_exit_0(tmp_path: Path, number: int
     server.start()
     assert len(server.turns(1)) == 1
     assert server.stop() == 0
+
+
+def test_nothing_is_written_outside_the_data_folder(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as server:
+        send_turn(HttpExporter(endpoint=f"{server.otlp_http}/v1/traces"))
+        server.scored(server.turns(1)[0]["turn_id"])
+    # The server runs in tmp_path; its log is the test's own.
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "data.log"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import Any
@@ -107,6 +108,12 @@ def test_a_row_that_errors_now_proves_nothing() -> None:
     assert "the app answered 500" in lost.sentence
 
 
+def test_a_gate_that_checks_nothing_says_so() -> None:
+    found = gate([row("a")], [row("a")])
+    assert found.outcome == "pass"
+    assert "demands nothing" in found.warnings[-1]
+
+
 def test_runs_that_cannot_be_compared_cannot_tell() -> None:
     assert gate([row("a")], [row("b")]).exit_code == 2
     stopped = gate([row("a")], [row("a")], runs=({}, {"state": "stopped", "note": "budget"}))
@@ -164,7 +171,7 @@ def test_non_inferiority_is_shown_refuted_or_open(
 
 
 def test_no_drop_of_a_rank_counts_a_miss_as_worst() -> None:
-    rules = {"defaults": False, "conditions": [
+    rules: dict[str, Any] = {"defaults": False, "conditions": [
         {"name": "c", "metric": "first_relevant_rank", "rule": "no_drop"}]}  # fmt: skip
     at = {v: [row("x", "happy_path", score("first_relevant_rank", v))] for v in (1.0, 4.0, None)}
     assert gate(at[1.0], at[4.0], **rules).outcome == "blocked"
@@ -178,8 +185,6 @@ HOSTILE = "<b>|`]]>\x00\x1b[31m\n::error::x @all"
 def hostile_result() -> GateResult:
     before = [row("x", "near_miss", score("context_recall", 1.0))]
     bad = row("x", "near_miss", score("context_recall", 0.0), stage="ranking")
-    import dataclasses
-
     return gate(before, [dataclasses.replace(bad, question=HOSTILE)])
 
 

@@ -11,8 +11,10 @@ from starlette.middleware.gzip import GZipMiddleware
 from stagewatch.api.problems import install_problem_handlers, problem
 from stagewatch.api.routes import (
     calibration,
+    dataset_checks,
     datasets,
     feedback,
+    feedback_import,
     health,
     keys,
     operations,
@@ -50,7 +52,19 @@ def build_app(context: Context) -> FastAPI:
     app.state.context = context
     install_problem_handlers(app)
     app.include_router(health.router)
-    for module in (turns, feedback, review, datasets, series, calibration, keys, operations, plans):
+    for module in (
+        turns,
+        feedback,
+        review,
+        datasets,
+        series,
+        calibration,
+        keys,
+        operations,
+        plans,
+        dataset_checks,
+        feedback_import,
+    ):
         app.include_router(module.router, prefix=API)
     app.include_router(static.router)
     app.include_router(pages.router)

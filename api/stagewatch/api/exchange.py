@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from stagewatch.api.rows import first_status
+from stagewatch.api.shapes import SHAPES, read_shape, write_shape
 from stagewatch.core.codec import from_plain, to_json, to_plain, to_text
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.model import DatasetRow
@@ -27,7 +28,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export_rows(rows: Sequence[DatasetRow], kind: str) -> bytes:
-    """`rows` as a file of `kind` jsonl, csv or parquet."""
+    """`rows` as a file of `kind` jsonl, csv, parquet, or the shape of another tool."""
+    if kind in SHAPES:
+        return write_shape(rows, kind)
     if kind == "jsonl":
         return b"".join(to_json(row) + b"\n" for row in rows)
     flat = [_flat(row) for row in rows]
@@ -106,6 +109,8 @@ def _row(item: dict[str, Any], dataset: str, version: int, by: str) -> DatasetRo
 
 
 def _read(body: bytes, kind: str) -> list[dict[str, Any]]:
+    if kind in SHAPES:
+        return read_shape(body, kind)
     if kind == "jsonl":
         return [_object(line, n) for n, line in enumerate(body.splitlines(), 1) if line.strip()]
     if kind == "csv":

@@ -94,12 +94,31 @@ def edited(row: DatasetRow, sent: RowIn | None, *, by: str) -> DatasetRow:
         ),
         tags=tuple(sent.tags) if sent.tags is not None else row.tags,
     )
-    label = ("kind", "needs", "expected_output", "question")
     provenance = replace(row.provenance, note=sent.note or row.provenance.note)
-    if any(getattr(row, name) != getattr(changed, name) for name in label):
+    if not same_label(row, changed):
         provenance = replace(provenance, promoted_by=by, reviewed_by=None)
         return replace(changed, status=first_status(changed.kind), provenance=provenance)
     return replace(changed, provenance=provenance)
+
+
+def same_label(a: DatasetRow, b: DatasetRow) -> bool:
+    """Whether two bodies of a row make the same claim about the same question."""
+    names = ("kind", "needs", "expected_output", "question")
+    return all(getattr(a, name) == getattr(b, name) for name in names)
+
+
+def imported_over(known: DatasetRow | None, row: DatasetRow) -> DatasetRow:
+    """An imported body of a row that is there already.
+
+    A label that changed in the file is confirmed only when the file names another reviewer than
+    before: the old one saw the old label.
+    """
+    if known is None or row.status != "confirmed" or same_label(known, row):
+        return row
+    if row.provenance.reviewed_by not in {None, known.provenance.reviewed_by}:
+        return row
+    provenance = replace(row.provenance, reviewed_by=None)
+    return replace(row, status=first_status(row.kind), provenance=provenance)
 
 
 def confirm(row: DatasetRow, *, by: str) -> DatasetRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import logging
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stagewatch.collector.segments import Sealed, bury, frames_of, halve, sync_folder
-from stagewatch.collector.signals import stored_signal
+from stagewatch.collector.signals import Signal, stored_signal
 from stagewatch.core.errors import StoreError, StoreUnavailableError
 from stagewatch.core.store import Store
 
@@ -42,6 +43,28 @@ class Watcher(Protocol):
         ...
 
 
+def _schema_settings(store: Store, signal: Signal) -> dict[str, str]:
+    """Which messages the segment holds.
+
+    A server takes the text. The embedded engine would keep a copy of the text in the folder the
+    process was started from, which may not be writable and is not ours: it gets a file instead.
+    """
+    if not store.embedded:
+        return {
+            "format_schema_source": "string",
+            "format_schema": signal.schema,
+            "format_schema_message_name": "Request",
+        }
+    digest = hashlib.sha256(signal.schema.encode()).hexdigest()[:12]
+    path = store.settings.data_dir / "schemas" / f"{signal.name}-{digest}.proto"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        partial = path.with_suffix(f".{threading.get_ident()}")
+        partial.write_text(signal.schema, encoding="utf-8")
+        partial.replace(path)
+    return {"format_schema": f"{path.resolve()}:Request"}
+
+
 def insert_segment(store: Store, sealed: Sealed) -> None:
     """Insert one segment under its token; raises StoreError as the store does."""
     signal = stored_signal(sealed.signal)
@@ -50,9 +73,7 @@ def insert_segment(store: Store, sealed: Sealed) -> None:
         sealed.path,
         "ProtobufSingle",
         {
-            "format_schema_source": "string",
-            "format_schema": signal.schema,
-            "format_schema_message_name": "Request",
+            **_schema_settings(store, signal),
             "input_format_protobuf_oneof_presence": 1,
             "insert_deduplication_token": sealed.token,
             "max_partitions_per_insert_block": 1000,

@@ -12,7 +12,8 @@ from stagewatch.api.deps import Caller, ContextDep, Reader, Writer
 from stagewatch.api.exchange import export_rows, import_rows
 from stagewatch.api.routes.review import DatasetName
 from stagewatch.api.routes.turns import json_response
-from stagewatch.api.rows import RowIn, check_row, confirm, edited, new_row
+from stagewatch.api.rows import RowIn, check_row, confirm, edited, imported_over, new_row
+from stagewatch.api.shapes import SHAPES
 from stagewatch.api.views import page_json
 from stagewatch.core.codec import to_json
 from stagewatch.core.errors import ConflictError, InvalidInputError, NotFoundError
@@ -41,8 +42,10 @@ MEDIA = {
     "jsonl": "application/x-ndjson",
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
+    **dict.fromkeys(SHAPES, "application/x-ndjson"),
+    "deepeval": "application/json",
 }
-Format = Literal["jsonl", "csv", "parquet"]
+Format = Literal["jsonl", "csv", "parquet", "ragas", "deepeval", "phoenix", "langfuse", "openai"]
 
 
 class DatasetIn(BaseModel):
@@ -190,6 +193,12 @@ def delete_row(context: ContextDep, caller: Writer, name: str, row_id: str) -> R
     return _write(context, caller, row, "row.retire")
 
 
+def _ending(file_format: str) -> str:
+    if file_format == "deepeval":
+        return "deepeval.json"
+    return f"{file_format}.jsonl" if file_format in SHAPES else file_format
+
+
 @router.get("/datasets/{name}/export")
 def get_export(
     context: ContextDep,
@@ -204,7 +213,9 @@ def get_export(
     return Response(
         export_rows(rows, file_format),
         media_type=MEDIA[file_format],
-        headers={"content-disposition": f'attachment; filename="{name}{suffix}.{file_format}"'},
+        headers={
+            "content-disposition": f'attachment; filename="{name}{suffix}.{_ending(file_format)}"'
+        },
     )
 
 
@@ -232,5 +243,7 @@ def _import(context: Context, caller: Caller, name: str, body: bytes, kind: Form
     ensure_dataset(context.store, caller.project, name, at=now)
     version = latest_version(context.store, caller.project, name) + 1
     rows = import_rows(body, kind, dataset=name, version=version, by=caller.name)
+    known = {row.row_id: row for row in current_rows(context.store, caller.project, name)}
+    rows = [imported_over(known.get(row.row_id), row) for row in rows]
     put_rows(context.store, caller.project, rows, at=now)
     return json_response(to_json({"imported": len(rows), "dataset": name}), 201)

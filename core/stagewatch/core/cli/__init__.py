@@ -20,6 +20,7 @@ _VERB_MODULES = (
     "stagewatch.core.cli.admin",
     "stagewatch.core.cli.evaluate",
     "stagewatch.core.cli.plans",
+    "stagewatch.core.cli.feedback",
     "stagewatch.core.cli.conventions",
     "stagewatch.core.cli.demo",
 )

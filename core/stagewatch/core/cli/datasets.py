@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stagewatch.core.cli.common import emit, table
+from stagewatch.core.cli.common import emit, printable, table
 from stagewatch.core.cli.link import Link, add_link_options
 from stagewatch.core.errors import InvalidInputError
 
-_FORMATS = ("jsonl", "csv", "parquet")
+if TYPE_CHECKING:
+    from stagewatch.core.model import DatasetRow
+
+_FORMATS = ("jsonl", "csv", "parquet", "ragas", "deepeval", "phoenix", "langfuse", "openai")
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Register the verbs."""
-    parent = verbs.add_parser("dataset", help="datasets: list, show, add, import, export, diff")
+    parent = verbs.add_parser(
+        "dataset",
+        help="datasets: list, show, add, import, export, check, coverage, diff, pull, push",
+    )
     actions = parent.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     listing = actions.add_parser("list", help="every dataset")
@@ -58,12 +65,132 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     importing.add_argument("--format", choices=_FORMATS, help="default: by the file's ending")
     importing.set_defaults(run=_import)
 
+    _add_checks(actions)
+    _add_folders(actions)
+
     diff = actions.add_parser("diff", help="what changed between two versions")
     add_link_options(diff)
     diff.add_argument("name")
     diff.add_argument("old", type=int)
     diff.add_argument("new", type=int)
     diff.set_defaults(run=_diff)
+
+
+def _add_checks(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    check = actions.add_parser("check", help="what is odd about the rows")
+    add_link_options(check)
+    check.add_argument("name")
+    check.add_argument("--version", type=int)
+    check.set_defaults(run=_check)
+
+    coverage = actions.add_parser("coverage", help="what people ask, by the nearest row's kind")
+    add_link_options(coverage)
+    coverage.add_argument("name")
+    coverage.add_argument("--days", type=int, default=7)
+    coverage.set_defaults(run=_coverage)
+
+
+def _add_folders(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    pull = actions.add_parser("pull", help="rows into a folder, one readable file each")
+    add_link_options(pull)
+    pull.add_argument("name")
+    pull.add_argument("folder", type=Path)
+    pull.add_argument("--version", type=int)
+    pull.set_defaults(run=_pull)
+
+    push = actions.add_parser("push", help="rows of a folder into the dataset; only what changed")
+    add_link_options(push)
+    push.add_argument("name")
+    push.add_argument("folder", type=Path)
+    push.add_argument("--prune", action="store_true", help="retire rows that have no file")
+    push.set_defaults(run=_push)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    with Link(arguments) as link:
+        found = link.call(
+            "GET", f"/datasets/{arguments.name}/check", query={"version": arguments.version}
+        )
+    lines = [f"{item['row_id']}  {item['kind']}: {'; '.join(item['warnings'])}"
+             for item in found["items"]]  # fmt: skip
+    lines += [f"{a} and {b} ask the same thing" for a, b in found["duplicates"]]
+    emit(arguments, found, printable("\n".join(lines)) if lines else "nothing odd")
+    return 0
+
+
+def _coverage(arguments: argparse.Namespace) -> int:
+    with Link(arguments) as link:
+        found = link.call(
+            "GET", f"/datasets/{arguments.name}/coverage", query={"days": arguments.days}
+        )
+    total = found["questions"] or 1
+    lines = [f"{found['questions']} live questions in {arguments.days} days"]
+    lines += [f"  {kind:<14} {n / total:>6.1%}" for kind, n in found["by_kind"].items()]
+    lines.append(f"  {'far from all':<14} {found['far'] / total:>6.1%}")
+    lines += [f"    {item['times']}x  {item['question']}" for item in found["examples"]]
+    emit(arguments, found, printable("\n".join(lines)))
+    return 0
+
+
+def _rows_text(arguments: argparse.Namespace, link: Link, version: int | None) -> bytes:
+    return link.raw(
+        "GET",
+        f"/api/v1/datasets/{arguments.name}/export",
+        query={"format": "jsonl", "version": version},
+    )
+
+
+def _pull(arguments: argparse.Namespace) -> int:
+    import json
+
+    files = importlib.import_module("stagewatch.scorer.plans.rows_file")
+    with Link(arguments) as link:
+        body = _rows_text(arguments, link, arguments.version)
+    rows = [files.row_from(json.loads(line), arguments.name) for line in body.splitlines()]
+    written = files.write_rows_folder(rows, arguments.folder)
+    emit(arguments, {"written": written}, f"{written} rows in {arguments.folder}")
+    return 0
+
+
+def _same(known: DatasetRow | None, row: DatasetRow) -> bool:
+    """Whether a file says what the dataset has; what the server fills in may be left out."""
+    from dataclasses import replace
+
+    if known is None:
+        return False
+    told = row.provenance.promoted_by or known.provenance.promoted_by
+    provenance = replace(row.provenance, promoted_by=told)
+    return known == replace(row, version_added=known.version_added, provenance=provenance)
+
+
+def _push(arguments: argparse.Namespace) -> int:
+    import json
+
+    from stagewatch.core.codec import to_plain
+
+    files = importlib.import_module("stagewatch.scorer.plans.rows_file")
+    wanted = {row.row_id: row for row in files.read_rows_path(arguments.folder, arguments.name)}
+    with Link(arguments) as link:
+        known: dict[str, Any] = {}
+        names = {item["name"] for item in link.call("GET", "/datasets")["items"]}
+        if arguments.name in names:
+            body = _rows_text(arguments, link, None)
+            items = [json.loads(line) for line in body.splitlines()]
+            known = {item["row_id"]: files.row_from(item, arguments.name) for item in items}
+        changed = [row for row_id, row in wanted.items() if not _same(known.get(row_id), row)]
+        if changed:
+            link.raw(
+                "POST", f"/api/v1/datasets/{arguments.name}/import", query={"format": "jsonl"},
+                body="".join(json.dumps(to_plain(row)) + "\n" for row in changed).encode(),
+                content_type="application/octet-stream",
+            )  # fmt: skip
+        gone = sorted(known.keys() - wanted.keys()) if arguments.prune else []
+        for row_id in gone:
+            link.call("DELETE", f"/datasets/{arguments.name}/rows/{row_id}")
+    told = {"pushed": len(changed), "retired": len(gone), "same": len(wanted) - len(changed)}
+    text = f"{told['pushed']} pushed, {told['retired']} retired, {told['same']} the same"
+    emit(arguments, told, text)
+    return 0
 
 
 def _list(arguments: argparse.Namespace) -> int:

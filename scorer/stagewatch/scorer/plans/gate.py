@@ -28,6 +28,8 @@ from stagewatch.scorer.plans.results import RowSummary, Run
 
 Outcome = Literal["pass", "blocked", "cannot_tell"]
 
+_NOTHING = "nothing to check"
+
 EXIT_CODE: Mapping[Outcome, int] = {"pass": 0, "blocked": 1, "cannot_tell": 2}
 
 Pair = tuple[RowSummary, RowSummary]
@@ -123,7 +125,9 @@ def decide_gate(
     outcomes: list[Outcome] = [condition.outcome for condition in conditions]
     worst: Outcome = max(outcomes, key=_severity, default="pass")
     after = [b.row_id for _, b in pairs]
-    warnings = comparability(baseline, candidate, len(old) - len(pairs), 0)
+    warnings = [*comparability(baseline, candidate, len(old) - len(pairs), 0)]
+    if counted and all(c.sentence.endswith(_NOTHING) for c in conditions):
+        warnings.append("no condition has a row to check: the gate demands nothing of these runs")
     return GateResult(
         outcome=worst,
         exit_code=EXIT_CODE[worst],
@@ -188,7 +192,7 @@ def _decide(condition: Condition, pairs: Sequence[Pair], trust: _Trust) -> Condi
         said = f"no {kinds + ' ' if kinds else ''}row that counts has {condition.metric}"
         return ConditionResult(
             condition.name, "cannot_tell" if demands else "pass", "gold", (),
-            f"{said}: {'cannot tell' if demands else 'nothing to check'}",
+            f"{said}: {'cannot tell' if demands else _NOTHING}",
         )  # fmt: skip
     return _weigh(condition, found, trust.paired if compared else trust.absolute)
 

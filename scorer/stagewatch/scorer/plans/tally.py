@@ -116,11 +116,11 @@ def _metric(metric: str, lines: Sequence[tuple[str, ScoreLine]], limits: Thresho
 def _share_bins(metric: str, values: Sequence[float], limit: float | None) -> Iterable[Bin]:
     counts = Counter(min(9, max(0, int(value * 10 + 1e-9))) for value in values)
     for tenth in range(10):
-        middle = tenth / 10 + 0.05
+        low = tenth / 10
         if limit is None:
             passes = None
         else:
-            passes = middle <= limit if metric in LOWER_IS_BETTER else middle >= limit
+            passes = low <= limit if metric in LOWER_IS_BETTER else low + 0.05 >= limit
         yield Bin(f"{tenth / 10:.1f}", counts.get(tenth, 0), passes)
 
 
