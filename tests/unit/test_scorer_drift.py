@@ -67,6 +67,11 @@ def test_where_to_bet_is_read_off_the_good_times() -> None:
     assert len(betting_levels([i / 200 for i in range(200)])) == 4
 
 
+def test_a_stream_that_is_bad_to_begin_with_is_not_watched() -> None:
+    assert detect([0.0] * 190 + [1.0] * 3000) == []
+    assert detect([0.25] * 150 + [0.5] * 2000 + [0.0] * 500) == []
+
+
 def test_the_readings_of_an_alarm_teach_the_reference_nothing() -> None:
     values = stream(8, (1500, 0.97), (800, 0.5), (2000, 0.97), (200, 0.5))
     found = detect(values, [1500, 2300, 4300])
@@ -75,6 +80,9 @@ def test_the_readings_of_an_alarm_teach_the_reference_nothing() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.floats(0, 1), max_size=300), st.lists(st.integers(0, 299), max_size=3))
+@given(
+    st.lists(st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0])), max_size=300),
+    st.lists(st.integers(0, 299), max_size=3),
+)
 def test_any_stream_is_read(values: list[float], restarts: list[int]) -> None:
     assert detect(values * 5, restarts, alpha=0.05) == detect(values * 5, restarts, alpha=0.05)

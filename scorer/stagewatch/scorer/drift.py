@@ -43,6 +43,10 @@ FIRST_EPOCH = 0.9
 _RATIOS = ((1.6, 0.25), (2.4, 0.3), (3.6, 0.3), (8.0, 0.15))
 """How many times as often bad values come after a change, and the belief in it."""
 
+WORST_LEVEL = 0.5
+"""Where more than half of the readings are bad to begin with, nothing can get so much worse that a
+bet would pay: such a stream is not watched."""
+
 _SPREAD = (0.75, 1.0, 1.35)
 """What was learnt from 200 readings is itself unsure by about a third."""
 
@@ -193,7 +197,10 @@ def _alarms(
 ) -> Iterator[Alarm]:
     if len(values) <= LEARN:
         return
-    bets = _Bets(betting_levels(values[:LEARN]))
+    levels = [level for level in betting_levels(values[:LEARN]) if level < WORST_LEVEL]
+    if not levels:
+        return
+    bets = _Bets(levels)
     history = _History(seed)
     trusted: list[int] = []
     process: _Process | None = None

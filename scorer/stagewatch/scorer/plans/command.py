@@ -6,13 +6,14 @@ import argparse
 import os
 import sys
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from stagewatch.core.cli.common import emit, printable, settings_of
-from stagewatch.core.cli.link import Link, running_server
+from stagewatch.core.cli.link import Link, RefusedError, running_server
 from stagewatch.core.codec import from_plain, to_plain
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.scorer.plans.diff import Diff, diff_runs
@@ -112,7 +113,7 @@ def _run_remote(arguments: argparse.Namespace, plan: Plan) -> int:
             path = f"/runs/{arguments.resume}/resume"
             body: dict[str, Any] = {"retry_errored": arguments.retry_errored}
         else:
-            link.call("POST", "/plans", body=plan_body(plan))
+            _store_plan(link, plan)
             path, body = f"/plans/{plan.name}/runs", {}
             guess = link.call("POST", f"/plans/{plan.name}/estimate", body={})
             for text in guess["warnings"]:
@@ -130,6 +131,21 @@ def _run_remote(arguments: argparse.Namespace, plan: Plan) -> int:
         bar.end()
         ended = run_from_bytes(link.raw("GET", f"/api/v1/runs/{run_id}/export"))
     return _show_run(arguments, ended)
+
+
+def _store_plan(link: Link, plan: Plan) -> None:
+    """Store the plan. A key that may only run plans runs the one an admin stored, if it is this."""
+    try:
+        link.call("POST", "/plans", body=plan_body(plan))
+    except RefusedError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        try:
+            stored = parse_plan(link.call("GET", f"/plans/{plan.name}"))
+        except RefusedError:
+            raise error from None
+        if stored != plan:
+            raise
 
 
 def _show_run(arguments: argparse.Namespace, ended: RunFile) -> int:

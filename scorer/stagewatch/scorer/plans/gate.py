@@ -1,6 +1,6 @@
 """Whether a candidate run may go out, against a baseline run. Pure.
 
-The default conditions are those of docs/method.md, Gates; a plan may add its own. Gold labels
+The default conditions are those of docs/plans.md; a plan may add its own. Gold labels
 and rules block; a judge's word blocks only when the judge is calibrated, else the gate cannot
 tell. Rows whose label waits for a second person do not count unless the plan says so.
 """
