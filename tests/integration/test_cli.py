@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from tests.support.refund import send_turn
-from tests.support.server import Server, serving
+from tests.support.server import Server, serving, until
 
 from stagewatch.core.cli import build_parser
 
@@ -144,3 +145,54 @@ def test_every_verb_has_help() -> None:
     } <= set(verbs or {})  # fmt: skip
     for verb in verbs or {}:
         assert verb in parser.format_help()
+
+
+def test_the_demo_leaves_folders_that_are_not_its_own_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "keep").write_text("x")
+    said = one_line(
+        stagewatch("demo", "--once", "--data-dir", str(tmp_path / "mine"), cwd=tmp_path)
+    )
+    assert "left alone" in said
+    assert (tmp_path / "mine" / "keep").read_text() == "x"
+
+
+def test_a_demo_that_is_ended_takes_its_server_along(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stagewatch", "demo", "--data-dir", str(tmp_path / "demo")],
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    address = tmp_path / "demo" / "server.json"
+    until("the demo's server", lambda: address.exists() or None)
+    server = int(json.loads(address.read_text())["pid"])
+    process.terminate()
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
+
+
+def test_after_a_kill_the_verbs_open_the_folder_themselves(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data").start()
+    server.kill()
+    assert (tmp_path / "data" / "server.json").exists()
+    listed = stagewatch("turns", "--json", "--data-dir", str(tmp_path / "data"), cwd=tmp_path)
+    assert json.loads(listed.stdout)["items"] == [], listed.stderr
+
+
+def test_the_first_key_is_an_administrators(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    said = one_line(
+        stagewatch("key", "create", "me", "--role", "read", "--data-dir", data, cwd=tmp_path)
+    )
+    assert "--role admin --project '*'" in said
+    made = stagewatch(
+        "key", "create", "me", "--role", "admin", "--project", "*", "--data-dir", data, cwd=tmp_path
+    )
+    assert made.returncode == 0, made.stderr
+    assert "From now on every sender" in made.stdout
+
+
+def test_a_host_that_is_none_spends_no_key(tmp_path: Path) -> None:
+    said = one_line(stagewatch("up", cwd=tmp_path, STAGEWATCH_HOST="nosuchhost.invalid"))
+    assert "is no address here" in said
+    assert not (tmp_path / ".stagewatch").exists()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import time
 from collections import Counter
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests.support.refund import CURRENT, OLD, SHIPPING, send_turn
 from tests.support.server import Server, serving, until
 
@@ -138,6 +142,34 @@ def test_signals_drain_the_spool_and_end_with_exit_0(tmp_path: Path, number: int
     server.start()
     assert len(server.turns(1)) == 1
     assert server.stop() == 0
+
+
+def test_a_backfill_over_many_days_is_assembled(tmp_path: Path) -> None:
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    now = time.time_ns()
+    for day in range(150):
+        span = spans.add(
+            trace_id=os.urandom(16),
+            span_id=(day + 1).to_bytes(8, "big"),
+            name="ask",
+            start_time_unix_nano=now - day * 86_400_000_000_000,
+            end_time_unix_nano=now - day * 86_400_000_000_000 + 1_000_000,
+        )
+        for key, text in (
+            ("openinference.span.kind", "LLM"),
+            ("input.value", f"Question {day}?"),
+            ("output.value", "An answer."),
+        ):
+            span.attributes.add(key=key).value.string_value = text
+    with serving(tmp_path / "data", STAGEWATCH_RETENTION_DAYS="1000") as server:
+        body = request.SerializeToString()
+        sent = Request(f"{server.otlp_http}/v1/traces", data=body, method="POST")
+        sent.add_header("content-type", "application/x-protobuf")
+        with urlopen(sent, timeout=30) as answer:
+            assert answer.status == 200
+        assert len(server.turns(150)) == 150
+        assert server.call("GET", "/readyz").status == 200
 
 
 def test_nothing_is_written_outside_the_data_folder(tmp_path: Path) -> None:

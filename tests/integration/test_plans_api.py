@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,14 +115,22 @@ def test_pages_show_runs_and_escape_what_they_show(server: Server, app: App) -> 
 
 
 def test_a_run_can_be_stopped_and_resumed(server: Server, app: App) -> None:
-    app.wait_s = 0.3
+    told = threading.Event()
+
+    def once_told(body: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:
+        told.wait(60)
+        return good(body)
+
+    app.reply = once_told
     try:
         server.post("/plans", plan(app, "slow", connector={"concurrency": 1}), 201)
         run_id = server.post("/plans/slow/runs", {}, 202)["run_id"]
         assert server.post(f"/runs/{run_id}/stop", {}, 202)["stopping"] is True
+        told.set()
         assert ended(server, run_id)["state"] == "stopped"
     finally:
-        app.wait_s = 0.0
+        told.set()
+        app.reply = good
     server.post(f"/runs/{run_id}/resume", {}, 202)
     assert ended(server, run_id)["state"] == "finished"
     elsewhere = plan(app, "slow", connector={"url": f"{app.url}/other"})

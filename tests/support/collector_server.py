@@ -4,7 +4,9 @@ Settings come from STAGEWATCH_* as in the product. Addresses are printed as one 
 listens; each line of SQL on stdin is answered by a line of JSON rows (only the process that has
 the engine open can read it); SIGTERM stops it, and what it says at the end is printed too. With COLLECTOR_STORE=<mode>
 the store misbehaves until the file COLLECTOR_MEND exists: `refuse` (unreachable), `hang`,
-`lost-answer` (the rows arrive, the answer does not).
+`lost-answer` (the rows arrive, the answer does not). With COLLECTOR_KEYS=1 senders need a key: two
+are printed with the addresses. With COLLECTOR_CLOCK_BACK=<file> the process's wall clock is an hour
+back from the moment that file exists.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from stagewatch.collector.service import build
+from stagewatch.core.auth import Auth
 from stagewatch.core.clock import SystemClock
 from stagewatch.core.codec import to_text
 from stagewatch.core.errors import StagewatchError, StoreUnavailableError
@@ -68,15 +72,40 @@ def _answer_queries(store: Store) -> None:
             print(to_text({"error": f"{error} {getattr(error, '__notes__', '')}"}), flush=True)
 
 
+class _Clock(SystemClock):
+    """The system's clock, set back by an hour once a file is there."""
+
+    def __init__(self, back: str) -> None:
+        super().__init__()
+        self._back = Path(back)
+
+    def now(self) -> datetime:
+        """Wall time, UTC."""
+        now = super().now()
+        return now - timedelta(hours=1) if self._back.exists() else now
+
+
+def _keys(context: Context) -> dict[str, str]:
+    if not os.environ.get("COLLECTOR_KEYS"):
+        return {}
+    auth = Auth(context.store, context.clock, keyless=False)
+    context.shared["auth"] = auth
+    return {
+        "sending key": auth.create("sender", "shop", ["ingest"])[1],
+        "reading key": auth.create("reader", "shop", ["read"])[1],
+    }
+
+
 async def main() -> None:
     settings = load_settings(os.environ)
     setup_logging()
     store = open_store(settings)
     migrate(store)
     _spoil(store)
-    context = Context(
-        settings=settings, store=store, clock=SystemClock(), registry=CollectorRegistry()
-    )
+    back = os.environ.get("COLLECTOR_CLOCK_BACK", "")
+    clock = _Clock(back) if back else SystemClock()
+    context = Context(settings=settings, store=store, clock=clock, registry=CollectorRegistry())
+    keys = _keys(context)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -87,7 +116,7 @@ async def main() -> None:
     except StagewatchError as error:
         print(json.dumps({"failed": str(error)}), flush=True)
         sys.exit(2)
-    print(json.dumps(dict(addresses)), flush=True)
+    print(json.dumps(dict(addresses) | keys), flush=True)
     threading.Thread(target=_answer_queries, args=(store,), daemon=True).start()
     await stop.wait()
     said = await service.stop(10.0)

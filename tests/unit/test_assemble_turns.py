@@ -504,6 +504,35 @@ def test_a_store_that_tells_no_results_is_a_retrieval_without_chunks() -> None:
     assert Missing("retrievals[0].chunks", "not_captured") in got.missing
 
 
+def test_a_retrieval_seen_to_return_nothing_misses_nothing() -> None:
+    trace = Trace()
+    root = trace.add("bot", {"openinference.span.kind": "CHAIN", "input.value": "q"})
+    trace.add(
+        "search",
+        {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.query.text": "q",
+         "gen_ai.retrieval.documents": "[]"},
+        root,
+    )  # fmt: skip
+    trace.add("llm", llm("q", "I could not find that."), root)
+    got = only(trace.turns())
+    assert [item.chunks for item in got.retrievals] == [()]
+    assert got.window == ()
+    assert got.missing == ()
+
+
+def test_a_window_nobody_saw_is_missing() -> None:
+    trace = Trace()
+    root = trace.add(
+        "bot",
+        {"openinference.span.kind": "CHAIN", "input.value": "How long?", "output.value": "30 days"},
+    )
+    trace.add("search", retriever("How long?", DOCS), root)
+    trace.add("chat", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}, root)
+    got = only(trace.turns())
+    assert got.window == ()
+    assert Missing("window", "not_captured") in got.missing
+
+
 def test_traceloop_nodes_as_json_in_json() -> None:
     node = {
         "node": {"id_": "n1", "text": "text of it", "metadata": {"version": "v1"}},

@@ -220,34 +220,49 @@ def at(seconds: float) -> datetime:
 
 def test_a_trace_is_due_after_its_quiet_time_or_as_an_orphan() -> None:
     pending = Pending(timedelta(seconds=5), timedelta(seconds=30))
-    pending.touch("p", "rooted", at(0), has_root=True)
-    pending.touch("p", "orphan", at(0), has_root=False)
-    pending.touch("p", "busy", at(0), has_root=True)
-    pending.touch("p", "busy", at(4), has_root=False)
+    pending.touch("p", "rooted", at(0), now=at(0), has_root=True)
+    pending.touch("p", "orphan", at(0), now=at(0), has_root=False)
+    pending.touch("p", "busy", at(0), now=at(0), has_root=True)
+    pending.touch("p", "busy", at(4), now=at(4), has_root=False)
     assert [trace for _, trace, _ in pending.take_due(at(5), 10)] == ["rooted"]
     assert [trace for _, trace, _ in pending.take_due(at(9), 10)] == ["busy"]
     assert pending.take_due(at(29), 10) == []
     assert [trace for _, trace, _ in pending.take_due(at(30), 10)] == ["orphan"]
     # Late spans of a trace whose root is known do not wait as long as an orphan.
-    pending.touch("p", "rooted", at(40), has_root=False)
+    pending.touch("p", "rooted", at(40), now=at(40), has_root=False)
     assert [trace for _, trace, _ in pending.take_due(at(45), 10)] == ["rooted"]
 
 
 def test_touches_read_again_count_once_and_the_watermark_stays_behind_what_waits() -> None:
     pending = Pending(timedelta(seconds=5), timedelta(seconds=30))
-    pending.touch("p", "a", at(0), has_root=True)
-    pending.touch("p", "b", at(100), has_root=True)
+    pending.touch("p", "a", at(0), now=at(0), has_root=True)
+    pending.touch("p", "b", at(100), now=at(100), has_root=True)
     assert pending.watermark() == at(0)
     due = pending.take_due(at(6), 10)
     assert [trace for _, trace, _ in due] == ["a"]
-    pending.touch("p", "a", at(0), has_root=True)
+    pending.touch("p", "a", at(0), now=at(0), has_root=True)
     assert list(pending.traces) == [("p", "b")]
     assert pending.watermark() == at(70)
     pending.put_back(due)
     assert pending.watermark() == at(0)
     pending.take_due(at(200), 10)
     pending.forget()
-    pending.touch("p", "b", at(100), has_root=True)
+    pending.touch("p", "b", at(100), now=at(100), has_root=True)
+    assert pending.traces == {}
+
+
+def test_after_the_clock_went_back_nothing_waits_for_the_old_time_to_come_again() -> None:
+    pending = Pending(timedelta(seconds=5), timedelta(seconds=30))
+    pending.touch("p", "before", at(3600), now=at(3600), has_root=True)
+    pending.rewind(at(0))
+    assert pending.since(timedelta(0)) == at(0)
+    pending.touch("p", "before", at(3600), now=at(0), has_root=True)
+    pending.touch("p", "after", at(1), now=at(2), has_root=True)
+    assert pending.since(timedelta(0)) == at(1)
+    assert [trace for _, trace, _ in pending.take_due(at(6), 10)] == ["before", "after"]
+    # Of the touches that lie in the future now, none is taken for a new one.
+    pending.forget()
+    pending.touch("p", "before", at(3600), now=at(7), has_root=True)
     assert pending.traces == {}
 
 

@@ -29,6 +29,15 @@ def test_the_environment_wins_over_the_file_and_the_file_over_the_default(tmp_pa
         ({"STAGEWATCH_JUDGE": "oracle"}, "use 'embedded' or 'openai'"),
         ({"STAGEWATCH_JUDGE": "openai"}, "STAGEWATCH_JUDGE_MODEL"),
         ({"STAGEWATCH_TLS_CERT": "x", "STAGEWATCH_LOG_JSON": "perhaps"}, "LOG_JSON"),
+        ({"STAGEWATCH_TLS_CLIENT_CA": "ca.pem"}, "TLS_CLIENT_CA needs"),
+        ({"STAGEWATCH_TLS_KEY": "key.pem"}, "go together"),
+        ({"STAGEWATCH_SEGMENT_SECONDS": "nan"}, "not a number to work with"),
+        ({"STAGEWATCH_BUDGET_USD_PER_DAY": "inf"}, "not a number to work with"),
+        ({"STAGEWATCH_MAX_REQUEST_MB": "0"}, "the least is 1"),
+        ({"STAGEWATCH_SPOOL_MAX_MB": "-1"}, "the least is 1"),
+        ({"STAGEWATCH_RETENTION_DAYS": "-4"}, "the least is 1"),
+        ({"STAGEWATCH_HOST": "", "STAGEWATCH_OTLP_HTTP_PORT": "tcp://1:2"}, "OTLP_HTTP_PORT"),
+        ({"STAGEWATCH_CLICKHOUSE_URL": "junk"}, "use http(s)://"),
     ],
 )
 def test_a_wrong_setting_stops_the_start(environ: dict[str, str], says: str) -> None:

@@ -118,6 +118,72 @@ def test_an_answer_from_the_current_version_beside_an_old_one_is_not_answered_fr
     assert score(found, "stale_context").value == 1.0
 
 
+def beside_unrelated_old(answer: str, gold: Gold | None = None) -> Evaluation:
+    """The refund turn with a superseded price list in its window, which nothing rests on."""
+    base = turn(REFUND_QUESTION, answer, GOOD)
+    old = chunk("giftcard", 4, version="v1", chunk_id="g1", superseded=True)
+    chunks = (*base.window[:3], old, base.window[4])
+    retrieval = replace(base.retrievals[0], chunks=chunks)
+    return evaluate_turn(replace(base, retrievals=(retrieval,), window=chunks), JUDGE, gold=gold)
+
+
+@pytest.mark.parametrize("gold", [None, Gold(needs=(Need((Passage(document_id="refund"),)),))])
+def test_an_old_passage_about_something_else_is_no_stale_source(gold: Gold | None) -> None:
+    right = beside_unrelated_old(REFUND_ANSWER, gold)
+    assert score(right, "stale_context").value == 1.0
+    assert right.diagnosis.stage == "ok"
+    wrong = beside_unrelated_old(REFUND_ANSWER.replace("30", "14"), gold)
+    assert wrong.diagnosis.stage == "generation"
+
+
+def test_an_answer_from_an_old_passage_about_something_else_is_stale_source() -> None:
+    found = beside_unrelated_old("Gift cards are valid for three years.")
+    assert score(found, "answered_from_superseded").value == 1.0
+    assert found.diagnosis.stage == "stale_source"
+    assert found.diagnosis.why.endswith("at position 4.")
+
+
+def old_refund_only(gold: Gold | None) -> Evaluation:
+    base = turn(REFUND_QUESTION, "I could not find that.", GOOD)
+    old = chunk("refund", 1, version="v6", chunk_id="r6", superseded=True)
+    chunks = (old, *base.window[1:])
+    retrieval = replace(base.retrievals[0], chunks=chunks)
+    return evaluate_turn(replace(base, retrievals=(retrieval,), window=chunks), JUDGE, gold=gold)
+
+
+@pytest.mark.parametrize(
+    ("gold", "stage"),
+    [
+        (None, "stale_source"),
+        (Gold(needs=(Need((Passage(document_id="refund"),)),)), "stale_source"),
+        (Gold(needs=(Need((Passage(document_id="refund", version="v7"),)),)), "stale_source"),
+        (Gold(needs=(Need((Passage(document_id="refund", version="v6"),)),)), "generation"),
+        (Gold(needs=(Need((Passage(document_id="warranty"),)),)), "generation"),
+    ],
+)
+def test_an_old_version_of_what_was_asked_for_is_stale_source(
+    gold: Gold | None, stage: str
+) -> None:
+    found = old_refund_only(gold)
+    assert found.diagnosis.stage == stage
+    if stage == "stale_source":
+        assert found.diagnosis.why == (
+            "A superseded version of what was asked about stood in the window at position 1."
+        )
+
+
+def test_hygiene_says_why_also_when_nothing_is_wrong() -> None:
+    clean = evaluate_turn(turn(REFUND_QUESTION, REFUND_ANSWER, GOOD), JUDGE)
+    beside = beside_unrelated_old(REFUND_ANSWER)
+    for found in (clean, beside):
+        for metric in ("version_conflict", "stale_context", "answered_from_superseded"):
+            assert score(found, metric).reason, metric
+    assert score(clean, "stale_context").reason == "no superseded version in the window"
+    assert score(beside, "answered_from_superseded").reason == (
+        "none of 1 supported claim(s) rests on one"
+    )
+
+
 def test_a_refusal_before_a_sufficient_window_is_generation() -> None:
     found = evaluate_turn(
         turn(REFUND_QUESTION, "Sorry, I don't have that information.", GOOD), JUDGE
@@ -155,6 +221,70 @@ def test_what_was_not_captured_is_said_and_never_scored() -> None:
     assert score(found, "faithfulness").status == "unscored"
     assert score(found, "faithfulness").reason.startswith("not_captured")
     assert found.passed is None
+
+
+UNSEEN = (Missing("window", "not_captured"),)
+
+
+@pytest.mark.parametrize("answer", [REFUND_ANSWER, REFUND_ANSWER.replace("30", "14")])
+def test_a_window_nobody_saw_is_unscored_and_blames_no_stage(answer: str) -> None:
+    base = replace(turn(REFUND_QUESTION, answer, GOOD), window=(), missing=UNSEEN)
+    found = evaluate_turn(base, JUDGE)
+    for metric in ("faithfulness", "context_sufficiency", "context_precision", "stale_context"):
+        result = score(found, metric)
+        assert (result.status, result.value) == ("unscored", None), metric
+        assert result.reason.startswith("not_captured"), metric
+    assert score(found, "retrieved_recall").value == 1.0
+    assert score(found, "first_relevant_rank").value == 1.0
+    assert found.diagnosis.stage == "unknown"
+    assert set(found.diagnosis.missing) == {"recall", "faithfulness"}
+    assert found.claims == ()
+
+
+def test_a_window_nobody_saw_still_lets_the_known_stages_speak() -> None:
+    late = replace(turn(REFUND_QUESTION, REFUND_ANSWER, LATE), window=(), missing=UNSEEN)
+    assert evaluate_turn(late, JUDGE).diagnosis.stage == "ranking"
+    names = [name for name in LATE if name != "refund"]
+    lost = replace(turn(REFUND_QUESTION, REFUND_ANSWER, names), window=(), missing=UNSEEN)
+    assert evaluate_turn(lost, JUDGE).diagnosis.stage == "retrieval"
+
+
+def test_gold_does_not_turn_an_unseen_window_into_a_miss() -> None:
+    base = replace(turn(REFUND_QUESTION, REFUND_ANSWER, GOOD), window=(), missing=UNSEEN)
+    found = evaluate_turn(base, JUDGE, gold=Gold(needs=(NEED,), expected_output=("30 days.",)))
+    assert score(found, "retrieved_recall").value == 1.0
+    for metric in ("context_recall", "context_recall_claims"):
+        assert score(found, metric).reason.startswith("not_captured"), metric
+
+
+@pytest.mark.parametrize("gold", [None, Gold(needs=(Need((Passage(document_id="refund"),)),))])
+def test_a_list_nobody_saw_is_no_miss(gold: Gold | None) -> None:
+    unseen = (
+        Missing("retrievals[0].chunks", "not_captured"),
+        Missing("window", "not_captured"),
+    )
+    base = replace(turn(REFUND_QUESTION, REFUND_ANSWER, []), missing=unseen)
+    found = evaluate_turn(base, JUDGE, gold=gold)
+    for metric in ("retrieved_recall", "first_relevant_rank", "reciprocal_rank", "faithfulness"):
+        result = score(found, metric)
+        assert (result.status, result.value) == ("unscored", None), metric
+        assert result.reason.startswith("not_captured"), metric
+    assert found.diagnosis.stage == "unknown"
+
+
+def test_a_redacted_prompt_leaves_the_retrieved_list_readable() -> None:
+    base = turn(REFUND_QUESTION, REFUND_ANSWER, GOOD)
+    found = evaluate_turn(replace(base, window=(), missing=(Missing("window", "redacted"),)), JUDGE)
+    assert score(found, "faithfulness").reason.startswith("redacted")
+    assert score(found, "retrieved_recall").value == 1.0
+
+
+def test_a_window_the_app_says_is_empty_is_known() -> None:
+    base = replace(turn(REFUND_QUESTION, REFUND_ANSWER, GOOD), window=(), window_source="ids")
+    found = evaluate_turn(base, JUDGE)
+    assert score(found, "faithfulness").value == 0.0
+    assert score(found, "context_sufficiency").value == 0.0
+    assert found.diagnosis.stage == "ranking"
 
 
 def test_redacted_chunks_leave_their_reason() -> None:

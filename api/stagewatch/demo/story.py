@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from stagewatch.core.cli.data import post_otlp, signal_of
-from stagewatch.core.cli.link import Link
-from stagewatch.core.errors import StagewatchError
+from stagewatch.core.cli.link import Link, running_server
+from stagewatch.core.errors import InvalidInputError, StagewatchError
 from stagewatch.demo.bot import Bot, Conversation
 from stagewatch.demo.labels import bind, hand_labels
 from stagewatch.demo.phases import Phase, phases, questions
 from stagewatch.demo.shift import shifted
 from stagewatch.sdk import configure, feedback, flush, shutdown
 
+MARK = ".stagewatch-demo"
 START_S = 90
 SETTLE_S = 240
 _PER_SECOND = 45
@@ -35,7 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the whole demo; exit code 0 when every phase was named rightly, else 1."""
     began = time.monotonic()
     data_dir: Path = arguments.data_dir
-    shutil.rmtree(data_dir, ignore_errors=True)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    fresh_folder(data_dir)
     with _server(data_dir, arguments.port) as addresses:
         say(f"server up: {addresses['api']} (data in {data_dir})")
         link = _link(addresses["api"])
@@ -58,6 +61,30 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
+def _leave(number: int, _: object) -> None:
+    """Leave by way of the cleanup, so that no server stays behind."""
+    raise SystemExit(128 + number)
+
+
+def fresh_folder(data_dir: Path) -> None:
+    """Empty the folder of an earlier demo, or make a new one; nobody else's is touched.
+
+    Raises:
+        InvalidInputError: the folder holds something else, or a demo that still runs.
+    """
+    mark = data_dir / MARK
+    if data_dir.exists() and any(data_dir.iterdir()) and not mark.exists():
+        raise InvalidInputError(
+            f"{data_dir} is not a folder of an earlier demo, so it is left alone: "
+            "name an empty or a new one with --data-dir"
+        )
+    if running_server(data_dir):
+        raise InvalidInputError(f"a demo is still running on {data_dir}: stop it first")
+    shutil.rmtree(data_dir, ignore_errors=True)
+    data_dir.mkdir(parents=True)
+    mark.write_text("made by stagewatch demo, which empties this folder\n", encoding="utf-8")
+
+
 def say(text: str) -> None:
     """A line of the story."""
     print(text, flush=True)
@@ -65,6 +92,8 @@ def say(text: str) -> None:
 
 def _free_port(wanted: int) -> int:
     with socket.socket() as probe:
+        # A port that a server has just left is free, though connections to it still linger.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", wanted))
             return wanted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from stagewatch.collector.refusal import (
@@ -14,6 +15,7 @@ from stagewatch.collector.refusal import (
     RefusedError,
     overloaded,
 )
+from stagewatch.core.auth import presented_key
 from stagewatch.core.errors import (
     ForbiddenError,
     InvalidInputError,
@@ -23,6 +25,14 @@ from stagewatch.core.errors import (
 )
 
 PROJECT_HEADER = "x-stagewatch-project"
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Into which project a request goes, and by whose allowance: `who` names a key, or nobody."""
+
+    project: str
+    who: str
 
 
 def _refusal(error: StagewatchError) -> RefusedError:
@@ -43,22 +53,24 @@ class Access:
     def __init__(self, auth: Any) -> None:  # noqa: ANN401 - stagewatch.core.auth.Auth or None
         self._auth = auth
 
-    def _look_up(self, headers: Mapping[str, str]) -> str:
+    def _look_up(self, headers: Mapping[str, str]) -> Sender:
         try:
             principal = self._auth.principal(headers)
             principal.need("ingest")
-            return str(principal.pick_project(headers.get(PROJECT_HEADER)))
+            project = str(principal.pick_project(headers.get(PROJECT_HEADER)))
         except StagewatchError as error:
             raise _refusal(error) from None
+        # Only keys that are known get here, so there are no more names than keys.
+        return Sender(project, presented_key(headers) or "")
 
-    async def project(self, headers: Mapping[str, str]) -> str:
-        """The project that these headers (lower-case names) send into.
+    async def sender(self, headers: Mapping[str, str]) -> Sender:
+        """Who sends these headers (lower-case names), and into which project.
 
         Raises:
             RefusedError: 401, 403, or 400 for something that is no project name.
         """
         if self._auth is None:
-            return "default"
+            return Sender("default", "")
         if "authorization" in headers or "x-api-key" in headers:
             # Looking up a key may read the store, which is no work for the receivers' loop.
             return await asyncio.to_thread(self._look_up, headers)

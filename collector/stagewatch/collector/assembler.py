@@ -97,11 +97,18 @@ class Pending:
         self._seen: dict[tuple[str, str, datetime], None] = {}
         self.read_to = _EPOCH
 
-    def touch(self, project: str, trace: str, at: datetime, *, has_root: bool) -> None:
-        """Note one touch; a touch that was noted before is ignored."""
-        if (project, trace, at) in self._seen:
+    def touch(
+        self, project: str, trace: str, touched: datetime, *, now: datetime, has_root: bool
+    ) -> None:
+        """Note one touch; a touch that was noted before is ignored.
+
+        A touch from the future (the clock went back, or the engine's runs ahead) counts as now:
+        what comes until then would else be missed, and what waits would wait for that time.
+        """
+        if (project, trace, touched) in self._seen:
             return
-        self._seen[project, trace, at] = None
+        self._seen[project, trace, touched] = None
+        at = min(touched, now)
         self.read_to = max(self.read_to, at)
         key = (project, trace)
         has_root = has_root or key in self._rooted
@@ -112,6 +119,14 @@ class Pending:
             waiting.last = max(waiting.last, at)
             waiting.first = min(waiting.first, at)
             waiting.has_root = waiting.has_root or has_root
+
+    def rewind(self, now: datetime) -> None:
+        """Follow a clock that was set back: nothing that is known may lie after `now`."""
+        if self.read_to <= now:
+            return
+        self.read_to = now
+        for waiting in self.traces.values():
+            waiting.first, waiting.last = min(waiting.first, now), min(waiting.last, now)
 
     def since(self, overlap: timedelta = _OVERLAP) -> datetime:
         """Where to read touches from: `overlap` before the newest one."""
@@ -248,6 +263,8 @@ class Assembler:
         return len(due) >= BATCH_TRACES
 
     def _poll(self) -> None:
+        wall = self._clock.now()
+        self.pending.rewind(wall)
         now = self._clock.monotonic()
         since = self.pending.since(timedelta(0))
         if now >= self._look_back_at:
@@ -263,6 +280,7 @@ class Assembler:
                 row["project"],
                 row["trace"].lower(),
                 row["touched_at"].replace(tzinfo=UTC),
+                now=wall,
                 has_root=bool(row["has_root"]),
             )
         self.pending.forget()

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from stagewatch.collector.access import Access
+from stagewatch.collector.allowance import Allowances
 from stagewatch.collector.counters import Counters
 from stagewatch.collector.http_answers import success_body
 from stagewatch.collector.intake import Intake
@@ -47,11 +48,18 @@ class GrpcReceiver:
     """Listens for OTLP/gRPC."""
 
     def __init__(
-        self, intake: Intake, access: Access, counters: Counters, *, max_bytes: int
+        self,
+        intake: Intake,
+        access: Access,
+        counters: Counters,
+        allowances: Allowances,
+        *,
+        max_bytes: int,
     ) -> None:
         self._intake = intake
         self._access = access
         self._counters = counters
+        self._allowances = allowances
         self._max_bytes = max_bytes
         self._server: grpc.aio.Server | None = None
 
@@ -97,8 +105,10 @@ class GrpcReceiver:
         async def export(body: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
             try:
                 headers = {key: str(value) for key, value in context.invocation_metadata() or ()}
-                project = await self._access.project(headers)
-                checked = await self._intake.take(signal, project, body, as_json=False)
+                sender = await self._access.sender(headers)
+                self._allowances.admit(sender.who)
+                self._allowances.charge(sender.who, len(body))
+                checked = await self._intake.take(signal, sender.project, body, as_json=False)
             except RefusedError as refused:
                 return await self._refuse(context, refused)
             except Exception as error:  # noqa: BLE001 - the request's edge: one bad request is one answer

@@ -41,6 +41,8 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        # Heads and chunks are read into it and taken out at once, so one serves all connections.
+        self.scratch = bytearray(_SCRATCH)
         self._kept = 0
 
     def take(self, size: int) -> None:
@@ -139,15 +141,18 @@ Serve = Callable[["Connection", Head, RefusedError | None], Awaitable[None]]
 class Connection(asyncio.BufferedProtocol):
     """Reads requests and hands each head to `serve`, which asks for the body and answers."""
 
-    def __init__(self, serve: Serve, budget: Budget, connections: set[Connection]) -> None:
+    def __init__(
+        self, serve: Serve, budget: Budget, connections: set[Connection], *, most: int
+    ) -> None:
         self._serve = serve
         self._budget = budget
         self._connections = connections
+        self._most = most
         self._loop = asyncio.get_running_loop()
         self.transport: Any = None
         self.active_at = self._loop.time()
         self.busy: asyncio.Task[None] | None = None
-        self._scratch = bytearray(_SCRATCH)
+        self._scratch = budget.scratch
         self._head = bytearray()
         self._raw_head = b""
         self._body: bytearray | None = None
@@ -164,9 +169,11 @@ class Connection(asyncio.BufferedProtocol):
         self.unread = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
+        """Called by the loop. Beyond `most` connections there is not even an answer."""
         self.transport = transport
         self._connections.add(self)
+        if len(self._connections) > self._most:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the loop's signature
         """Called by the loop."""

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Mapping
 
 from stagewatch.collector.access import Access
+from stagewatch.collector.allowance import Allowances
 from stagewatch.collector.counters import Counters
 from stagewatch.collector.http_answers import Form, content_form, refusal, success
 from stagewatch.collector.http_connection import Budget, Connection, Head
@@ -19,8 +20,8 @@ from stagewatch.collector.refusal import (
     INTERNAL,
     INVALID_ARGUMENT,
     NOT_FOUND,
+    UNAVAILABLE,
     RefusedError,
-    overloaded,
     unsupported,
 )
 from stagewatch.collector.signals import LOGS, METRICS, TRACES, Signal
@@ -28,7 +29,6 @@ from stagewatch.core.errors import PortInUseError
 
 log = logging.getLogger("stagewatch.collector.http")
 
-MAX_CONNECTIONS = 2000
 IDLE_SECONDS = 75.0
 PROGRESS_SECONDS = 20.0
 _SWEEP_SECONDS = 2.0
@@ -53,12 +53,21 @@ class HttpReceiver:
     """Listens for OTLP/HTTP."""
 
     def __init__(
-        self, intake: Intake, access: Access, counters: Counters, *, max_bytes: int
+        self,
+        intake: Intake,
+        access: Access,
+        counters: Counters,
+        allowances: Allowances,
+        *,
+        max_bytes: int,
+        max_connections: int,
     ) -> None:
         self._intake = intake
         self._access = access
         self._counters = counters
+        self._allowances = allowances
         self._max_bytes = max_bytes
+        self._max_connections = max_connections
         self._budget = Budget(max(4 * max_bytes, 256 << 20))
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -75,7 +84,9 @@ class HttpReceiver:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: Connection(self._serve, self._budget, self._connections),
+                lambda: Connection(
+                    self._serve, self._budget, self._connections, most=2 * self._max_connections
+                ),
                 host,
                 port,
                 ssl=tls,
@@ -120,14 +131,17 @@ class HttpReceiver:
             if refused is not None:
                 raise refused
             signal, encoding = self._admit(head, form)
-            project = await self._access.project(head.headers)
+            sender = await self._access.sender(head.headers)
+            self._allowances.admit(sender.who)
             raw = await connection.read_body(head, self._max_bytes)
             body = inflate(encoding, raw, self._max_bytes) if encoding else raw
-            checked = await self._intake.take(signal, project, body, as_json=form == "json")
+            self._allowances.charge(sender.who, len(body))
+            checked = await self._intake.take(signal, sender.project, body, as_json=form == "json")
         except RefusedError as error:
             self._counters.refused.labels("http", error.kind).inc()
             with contextlib.suppress(RefusedError):
                 await self._swallow(connection, head)
+            head.keep_alive = head.keep_alive and error.kind != "connections"
             close = connection.unread or self._stopping or not head.keep_alive
             connection.write(refusal(error, form or "json", close=close))
             return
@@ -153,8 +167,8 @@ class HttpReceiver:
         if form is None:
             raise unsupported("Content-Type: use application/x-protobuf or application/json")
         encoding = known_encoding(head.headers.get("content-encoding", ""))
-        if len(self._connections) > MAX_CONNECTIONS:
-            raise overloaded("too many connections")
+        if len(self._connections) > self._max_connections:
+            raise RefusedError(503, UNAVAILABLE, "connections", "too many connections", 2)
         if signal is not METRICS:
             self._intake.refuse_early()
         return signal, encoding

@@ -8,7 +8,6 @@ import ssl
 import threading
 import time
 from collections.abc import Mapping
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import grpc
 
 from stagewatch.collector.access import Access
+from stagewatch.collector.allowance import Allowances
 from stagewatch.collector.assemble import assemble_turns
 from stagewatch.collector.assembler import Assembler
 from stagewatch.collector.counters import Counters, CountingWatcher
@@ -30,6 +30,7 @@ from stagewatch.core.errors import SettingsError, StagewatchError
 from stagewatch.core.service import Context, Service
 from stagewatch.core.settings import Settings
 from stagewatch.core.store import Store, query
+from stagewatch.core.store.retention import set_retention
 
 log = logging.getLogger("stagewatch.collector")
 
@@ -124,8 +125,18 @@ class Collector:
         )
         access = Access(self._context.shared.get("auth"))
         limit = settings.max_request_mb << 20
-        self._http = HttpReceiver(intake, access, self._counters, max_bytes=limit)
-        self._grpc = GrpcReceiver(intake, access, self._counters, max_bytes=limit)
+        allowances = Allowances(
+            settings.key_requests_per_second, settings.key_mb_per_second * 1e6, time.monotonic
+        )
+        self._http = HttpReceiver(
+            intake,
+            access,
+            self._counters,
+            allowances,
+            max_bytes=limit,
+            max_connections=settings.max_connections,
+        )
+        self._grpc = GrpcReceiver(intake, access, self._counters, allowances, max_bytes=limit)
         self._assembler = Assembler(
             store,
             self._context.clock,
@@ -201,22 +212,6 @@ def _recent_keys(store: Store, leftovers: list[Sealed]) -> set[bytes]:
         log.warning("recent bodies are not known", extra={"why": str(error)})
         return keys
     return keys | {body_key(row["project"], bytes.fromhex(row["digest"])) for row in rows}
-
-
-def set_retention(store: Store, days: int) -> None:
-    """Have spans and logs dropped after `days`, when that is not what the schema says."""
-    wanted = timedelta(days=max(1, days)).days
-    for table in ("spans", "logs", "trace_index"):
-        ttl = store.value(
-            "SELECT extract(create_table_query, 'TTL day \\\\+ toIntervalDay\\\\((\\\\d+)\\\\)') "
-            "FROM system.tables WHERE database = currentDatabase() AND name = {table:String}",
-            {"table": table},
-        )
-        if str(ttl) != str(wanted):
-            store.command(
-                f"ALTER TABLE {table} MODIFY TTL day + INTERVAL {wanted:d} DAY "
-                "SETTINGS materialize_ttl_after_modify = 0"
-            )
 
 
 def _tls(settings: Settings) -> tuple[ssl.SSLContext | None, grpc.ServerCredentials | None]:

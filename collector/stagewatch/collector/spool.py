@@ -76,7 +76,8 @@ class Spool:
         self._pending_bytes = 0
         self._bytes = backlog
         self._stopping = False
-        self._disk_full = ""
+        # Free bytes when the disk was last asked, less what was written since.
+        self._room = float("inf")
         self._disk_checked = float("-inf")
         self._open: dict[str, _Open] = {}
         self._serial = 0
@@ -98,7 +99,9 @@ class Spool:
             return "the spool is full: the store is slower than the senders, or away"
         if self._pending_bytes > MAX_PENDING_BYTES:
             return "the disk is slower than the senders"
-        return self._disk_full
+        if self._room - self._pending_bytes < self.limits.min_free_bytes:
+            return "the spool's disk is nearly full"
+        return ""
 
     def append(self, entry: Entry) -> None:
         """Have `entry` written; its `done` tells when it is durable.
@@ -155,9 +158,7 @@ class Spool:
         if now - self._disk_checked < _DISK_CHECK_SECONDS:
             return
         self._disk_checked = now
-        free = shutil.disk_usage(self.folder).free
-        short = free < self.limits.min_free_bytes
-        self._disk_full = "the spool's disk is nearly full" if short else ""
+        self._room = shutil.disk_usage(self.folder).free
 
     def _commit(self, signal: str, batch: Sequence[Entry], now: float) -> None:
         try:
@@ -176,6 +177,7 @@ class Spool:
             for entry in batch:
                 entry.done(failure)
             return
+        self._room -= segment.size - before
         with self._wake:
             self._bytes += segment.size - before - sum(len(entry.body) for entry in batch)
         for entry in batch:

@@ -47,3 +47,6 @@ def setup_logging(*, level: str = "info", as_json: bool = False) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     root.propagate = False
+    # What libraries have to say of a stranger's bad request is said by us, in our own form.
+    for name in ("uvicorn", "python_multipart", "asyncio", "apscheduler", "clickhouse_connect"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)

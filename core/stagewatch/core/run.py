@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TextIO
@@ -60,12 +61,21 @@ def _first_key(auth: Auth, settings: Settings, out: TextIO) -> None:
     print(f"first admin key (shown once, keep it): {key}", file=out, flush=True)
 
 
+def _check_host(settings: Settings) -> None:
+    """Before anything is made: a key shown once must not be spent on a start that fails."""
+    try:
+        socket.getaddrinfo(settings.host, None)
+    except OSError:
+        raise SettingsError(f"STAGEWATCH_HOST: {settings.host!r} is no address here") from None
+
+
 def build_context(settings: Settings, out: TextIO) -> Context:
     """The store opened and migrated, the keys at hand.
 
     Raises:
         EngineBusyError, StoreUnavailableError, StoreError: as `open_store` and `migrate`.
     """
+    _check_host(settings)
     store = open_store(settings)
     migrate(store)
     clock = SystemClock()
@@ -128,6 +138,12 @@ async def _serve(
     return 0
 
 
+def _stop_before_ready(number: int, _: object) -> None:
+    """SIGTERM while the store opens: nothing listens yet, so nothing has to drain."""
+    print("stopped before it was ready", file=sys.stderr, flush=True)
+    raise SystemExit(128 + number)
+
+
 def run(
     settings: Settings,
     parts: Sequence[str],
@@ -139,6 +155,7 @@ def run(
     Raises:
         StagewatchError: a part could not start (port in use, folder busy, …).
     """
+    signal.signal(signal.SIGTERM, _stop_before_ready)
     context = build_context(settings, out)
     try:
         services = build_services(context, parts)

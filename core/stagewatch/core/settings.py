@@ -7,6 +7,7 @@ wins over the file, the file over the default.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ PREFIX = "STAGEWATCH_"
 _CLIENT_NAMES = frozenset({"STAGEWATCH_URL", "STAGEWATCH_API_KEY", "STAGEWATCH_CONFIG"})
 # The SDK's own variables (stagewatch.sdk reads them in the app's process).
 _SDK_NAMES = re.compile(r"STAGEWATCH_SDK_[A-Z_]+|STAGEWATCH_TEST_[A-Z_]+|STAGEWATCH_ENDPOINT")
+_LINKED_PORT = "STAGEWATCH_PORT"
 # Kubernetes puts these beside a service called "stagewatch".
 _SERVICE_LINK = re.compile(
     r"STAGEWATCH_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?)"
@@ -62,9 +64,16 @@ class Settings:
     ack: str = setting("spool", help="When a sender gets its yes: 'spool' or 'insert'.")
     spool_max_mb: int = setting(4096, help="Size of the spool at which senders are told to wait.")
     spool_min_free_mb: int = setting(512, help="Free disk below which senders are told to wait.")
-    segment_mb: float = setting(8.0, help="Size at which a spool segment is sealed.")
+    segment_mb: float = setting(32.0, help="Size at which a spool segment is sealed.")
     segment_seconds: float = setting(1.0, help="Age at which a spool segment is sealed.")
     max_request_mb: int = setting(64, help="Largest request, on the wire and inflated.")
+    max_connections: int = setting(2000, help="HTTP connections that are served at once.")
+    key_requests_per_second: float = setting(
+        0.0, help="OTLP requests a second that one key may send; 0 is no limit."
+    )
+    key_mb_per_second: float = setting(
+        0.0, help="Inflated megabytes a second that one key may send; 0 is no limit."
+    )
     retention_days: int = setting(90, help="Days after which spans and turns are dropped.")
     judge: str = setting("embedded", help="Which judge reads turns: 'embedded' or 'openai'.")
     judge_model: str = setting("", help="Model of the openai judge.")
@@ -132,7 +141,47 @@ def _convert(name: str, kind: Any, raw: Any) -> Any:  # noqa: ANN401
         raise SettingsError(f"{name}: {str(raw)!r} is not {word}") from None
 
 
+# Smallest value that makes sense; every number must be finite as well.
+_AT_LEAST: Mapping[str, float] = {
+    "engine_memory_mb": 256,
+    "quiet_seconds": 0,
+    "orphan_seconds": 0,
+    "reopen_hours": 0,
+    "spool_max_mb": 1,
+    "spool_min_free_mb": 0,
+    "segment_mb": 0.1,
+    "segment_seconds": 0.01,
+    "max_request_mb": 1,
+    "retention_days": 1,
+    "score_every_seconds": 0.1,
+    "budget_usd_per_day": 0,
+}
+
+
+def _check_numbers(settings: Settings) -> None:
+    for spec in fields(Settings):
+        value = getattr(settings, spec.name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
+        name = f"{PREFIX}{spec.name.upper()}"
+        if not math.isfinite(value):
+            raise SettingsError(f"{name}: {value} is not a number to work with")
+        least = _AT_LEAST.get(spec.name)
+        if least is not None and value < least:
+            raise SettingsError(f"{name}: {value:g} is too small; the least is {least:g}")
+
+
+def _check_tls(settings: Settings) -> None:
+    """TLS that is half configured must not become no TLS."""
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise SettingsError("STAGEWATCH_TLS_CERT and STAGEWATCH_TLS_KEY go together")
+    if settings.tls_client_ca and not settings.tls_cert:
+        raise SettingsError("STAGEWATCH_TLS_CLIENT_CA needs STAGEWATCH_TLS_CERT and _TLS_KEY too")
+
+
 def _check(settings: Settings) -> Settings:
+    _check_numbers(settings)
+    _check_tls(settings)
     for name in ("port", "otlp_grpc_port", "otlp_http_port"):
         value = getattr(settings, name)
         if not 0 <= value <= 65535:
@@ -145,7 +194,9 @@ def _check(settings: Settings) -> Settings:
         raise SettingsError("STAGEWATCH_JUDGE=openai needs STAGEWATCH_JUDGE_MODEL (a model name)")
     if not 0.0 <= settings.sample_rate <= 1.0:
         raise SettingsError(f"STAGEWATCH_SAMPLE_RATE: {settings.sample_rate} is not in 0..1")
-    if settings.log_level not in {"debug", "info", "warning", "error"}:
+    if settings.clickhouse_url and not settings.clickhouse_url.startswith(("http://", "https://")):
+        raise SettingsError("STAGEWATCH_CLICKHOUSE_URL: use http(s)://user:password@host:8123/db")
+    if settings.log_level.lower() not in {"debug", "info", "warning", "error"}:
         raise SettingsError(f"STAGEWATCH_LOG_LEVEL: {settings.log_level!r}: use debug, info, …")
     return settings
 
@@ -164,7 +215,7 @@ def load_settings(environ: Mapping[str, str], config: Path | None = None) -> Set
     for name, raw in environ.items():
         if not name.startswith(PREFIX) or name in _CLIENT_NAMES or _SDK_NAMES.fullmatch(name):
             continue
-        if _SERVICE_LINK.fullmatch(name) or raw.startswith(("tcp://", "udp://")):
+        if _SERVICE_LINK.fullmatch(name) or (name == _LINKED_PORT and "://" in raw):
             continue
         key = name.removeprefix(PREFIX).lower()
         if key not in known or name != name.upper():

@@ -18,7 +18,12 @@ Flag = Literal["yes", "no", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What is known of each stage; `unknown` where nothing could be measured."""
+    """What is known of each stage; `unknown` where nothing could be measured.
+
+    `stale_context` is narrower than the metric of that name: a superseded version stood in the
+    window and could have mattered, because a claim rests on it or because it would have been
+    relevant to the question were it current (docs/adr/008-stale-source.md).
+    """
 
     rewrite: Level = "unknown"
     answered_from_superseded: Flag = "unknown"
@@ -155,6 +160,7 @@ class Facts:
     `relevant_at` is the best retrieved rank (1-based), `depth` the length of that list,
     `window_size` how many chunks the model saw, `relevant_in_window` the position there.
     `finding` is the guard's or judge's first reason, such as "14 days against 30 days".
+    `stale_positions` are the window positions of superseded versions that could have mattered.
     """
 
     relevant_at: int | None = None
@@ -241,7 +247,7 @@ def _stale(signals: Signals, facts: Facts) -> str:
     at = f" at position {where}" if where else ""
     if signals.answered_from_superseded == "yes":
         return f"The answer rests on a superseded version of its source{at}."
-    return f"A superseded version of a source stood in the window{at}."
+    return f"A superseded version of what was asked about stood in the window{at}."
 
 
 def _ranking(signals: Signals, facts: Facts) -> str:

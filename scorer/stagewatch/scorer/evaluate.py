@@ -25,6 +25,7 @@ from stagewatch.scorer.stages.generation import (
     score_expectation,
     score_hygiene,
 )
+from stagewatch.scorer.stages.outdated import StalePositions, stale_positions
 from stagewatch.scorer.stages.retrieval import (
     Freshness,
     Marks,
@@ -127,12 +128,13 @@ def evaluate_turn(
     refusal = _refusal(said, level, book, unanswerable=unanswerable)
     if gold is not None:
         score_expectation(turn, labels.expected_output, judge, book)
+    stale = stale_positions(turn, said.claims, fresh.window, marks.outdated)
     scores = _attributed(turn, book.scores)
     verdict = row_verdict(scores, settings.thresholds)
     return Evaluation(
         scores=tuple(scores),
         claims=said.claims,
-        diagnosis=_diagnosis(turn, book, fresh, found, said, refusal, feedback_low=feedback_low),
+        diagnosis=_diagnosis(turn, book, stale, found, said, refusal, feedback_low=feedback_low),
         relevance=marks.lists,
         window_marks=marks.window,
         window_superseded=fresh.window,
@@ -283,7 +285,7 @@ def _flag(book: Book, metric: str) -> Flag:
 def _diagnosis(
     turn: Turn,
     book: Book,
-    fresh: Freshness,
+    stale: StalePositions,
     found: RetrievalOutcome,
     said: GenerationOutcome,
     refusal: RefusalKind,
@@ -293,7 +295,7 @@ def _diagnosis(
     signals = Signals(
         rewrite=book.level("rewrite_fidelity"),
         answered_from_superseded=_flag(book, "answered_from_superseded"),
-        stale_context=_flag(book, "stale_context"),
+        stale_context=stale.flag,
         retrieved=book.level("retrieved_recall"),
         recall=_recall_level(book),
         rank=book.level("first_relevant_rank"),
@@ -303,18 +305,17 @@ def _diagnosis(
         answer_relevancy=book.level("answer_relevancy"),
         answer=_answer_level(book, feedback_low=feedback_low),
     )
-    return diagnose(signals, _facts(turn, book, fresh, found, said, feedback_low is not None))
+    return diagnose(signals, _facts(turn, book, stale, found, said, feedback_low is not None))
 
 
 def _facts(
     turn: Turn,
     book: Book,
-    fresh: Freshness,
+    stale: StalePositions,
     found: RetrievalOutcome,
     said: GenerationOutcome,
     person_said: bool,  # noqa: FBT001
 ) -> Facts:
-    stale = tuple(i for i, old in enumerate(fresh.window, start=1) if old)
     guard = next((claim.guard for claim in said.claims if claim.guard), None)
     lost = next((s.reason for s in book.scores if s.metric == "rewrite_fidelity"), "")
     rewrite_failed = book.level("rewrite_fidelity") == "low"
@@ -328,7 +329,7 @@ def _facts(
         unsupported=sum(claim.label == "ABSENT" for claim in said.claims),
         contradicted=sum(claim.label == "CONTRADICTED" for claim in said.claims),
         finding=lost if rewrite_failed else (guard or "").partition(": ")[2],
-        stale_positions=stale,
+        stale_positions=stale.positions,
         refused=bool(said.refused),
         person_said=person_said,
     )

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stagewatch.api.deps import Caller, ContextDep, Reader, Writer
 from stagewatch.api.exchange import export_rows, import_rows
+from stagewatch.api.likeness import duplicates_of
 from stagewatch.api.routes.review import DatasetName
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.rows import RowIn, check_row, confirm, edited, imported_over, new_row
@@ -145,8 +146,10 @@ def post_row(context: ContextDep, caller: Writer, name: str, sent: RowIn) -> Res
     need_dataset(context, caller, name)
     version = latest_version(context.store, caller.project, name) + 1
     row = new_row(sent, name, version=version, by=caller.name)
+    alike = duplicates_of(row.question, row.kind, current_rows(context.store, caller.project, name))
+    said = check_row(row) + [f"row {other} asks the same thing" for other in alike]
     put_row(context.store, caller.project, row, at=context.clock.now())
-    return json_response(to_json({"row": row, "warnings": check_row(row)}), 201)
+    return json_response(to_json({"row": row, "warnings": said}), 201)
 
 
 def _existing(context: Context, caller: Caller, name: str, row_id: str) -> DatasetRow:

@@ -13,7 +13,7 @@ from stagewatch.api.routes.turns import json_response
 from stagewatch.api.views import page_json
 from stagewatch.core.auth import ANY_PROJECT
 from stagewatch.core.codec import to_json
-from stagewatch.core.errors import ForbiddenError
+from stagewatch.core.errors import ConflictError, ForbiddenError
 from stagewatch.core.store.documents import audit
 
 router = APIRouter(tags=["keys"])
@@ -46,6 +46,12 @@ def post_key(context: ContextDep, caller: Admin, sent: KeyIn) -> Response:
     if caller.principal.project not in {ANY_PROJECT, sent.project}:
         raise ForbiddenError(f"this key manages project {caller.principal.project!r} only")
     auth = context.shared["auth"]
+    if not auth.list() and (sent.project != ANY_PROJECT or "admin" not in sent.roles):
+        raise ConflictError(
+            "the first key must be an administrator's, or nobody could make the next: "
+            "stagewatch key create NAME --role admin --project '*'. From then on every sender "
+            "and the UI need a key"
+        )
     key_id, key = auth.create(sent.name, sent.project, sent.roles)
     if not context.settings.allow_keyless:
         auth.keyless = False

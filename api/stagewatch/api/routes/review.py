@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from stagewatch.api.deps import ContextDep, Reader, Writer
+from stagewatch.api.likeness import duplicates_of
 from stagewatch.api.promote import (
     Overrides,
     build_row,
@@ -20,11 +21,17 @@ from stagewatch.api.promote import (
 from stagewatch.api.routes.turns import Limit, find_turn, json_response
 from stagewatch.api.views import load_turn_view, page_json, summaries
 from stagewatch.core.auth import ANY_PROJECT
-from stagewatch.core.codec import to_json
+from stagewatch.core.codec import to_json, to_plain
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.model import Need, RowKind, Stage
 from stagewatch.core.service import Context
-from stagewatch.core.store.datasets import ensure_dataset, latest_version, put_row, row_of_turn
+from stagewatch.core.store.datasets import (
+    current_rows,
+    ensure_dataset,
+    latest_version,
+    put_row,
+    row_of_turn,
+)
 from stagewatch.core.store.documents import audit
 from stagewatch.core.store.feedback import Flag, flags_of, put_flags
 from stagewatch.core.store.turns import TurnFilter, count_turns, list_turns, turns_by_id
@@ -160,7 +167,9 @@ def store_labels(
 
 @router.post("/turns/{turn_id}/promote", status_code=201)
 def post_promote(context: ContextDep, caller: Writer, turn_id: str, sent: PromoteIn) -> Response:
-    """Make the turn a dataset row: 201 when new, 200 with the row that is there already."""
+    """Make the turn a dataset row: 201 when new, with `duplicates`, the ids of rows of its kind
+    that ask the same thing; 200 with the row that is there already.
+    """
     anywhere = caller.principal.project == ANY_PROJECT
     turn = find_turn(context.store, turn_id, caller.project, any_project=anywhere)
     project, store, now = turn.project, context.store, context.clock.now()
@@ -186,6 +195,7 @@ def post_promote(context: ContextDep, caller: Writer, turn_id: str, sent: Promot
             tags=tuple(sent.tags),
         ),
     )
+    alike = duplicates_of(row.question, row.kind, current_rows(store, project, sent.dataset))
     put_row(store, project, row, at=now)
     close_flags(context, project, turn_id, "promoted", caller.name)
     audit(
@@ -197,4 +207,4 @@ def post_promote(context: ContextDep, caller: Writer, turn_id: str, sent: Promot
         at=now,
         detail={"dataset": sent.dataset, "row_id": row.row_id, "kind": row.kind},
     )
-    return json_response(to_json(row), 201)
+    return json_response(to_json({**to_plain(row), "duplicates": alike}), 201)

@@ -6,6 +6,7 @@ import bisect
 from collections.abc import Sequence
 
 from stagewatch.collector.assemble.documents import chunks_of
+from stagewatch.collector.assemble.lenient import loaded
 from stagewatch.collector.assemble.outline import Listing, Stages, names_say, nearest
 from stagewatch.collector.assemble.shapes import question_of, squash
 from stagewatch.collector.assemble.steps import Found, Step
@@ -20,6 +21,12 @@ def _listing(step: Step, field_name: str, *, reranked: bool) -> Listing | None:
         if chunks:
             return Listing(step, chunks, found)
     return None
+
+
+def _nothing_found(step: Step) -> Listing:
+    """A retrieval without documents; `found` is set when its list was captured and is empty."""
+    told = (found for found in step.read_all("documents") if loaded(found.value)[0] in ([], ()))
+    return Listing(step, (), next(told, None))
 
 
 def _query_of(step: Step, name: str) -> tuple[str | None, Found | None]:
@@ -37,7 +44,7 @@ def find_documents(steps: Sequence[Step], stages: Stages) -> None:
     for step in steps:
         if step.kind == "retrieve":
             listing = _listing(step, "documents", reranked=False)
-            listing = listing or Listing(step, (), None)
+            listing = listing or _nothing_found(step)
             listing.query, listing.query_found = _query_of(step, "query")
             retrieved.append(listing)
         elif step.kind == "rerank":

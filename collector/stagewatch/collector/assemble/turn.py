@@ -55,7 +55,8 @@ def build_turn(group: Group, attribute_map: Mapping[str, str]) -> Turn | None:
     request, response, model = models_of(facts, stages)
     usage = usage_of(facts, stages)
     rewritten = _rewritten(facts, stages, question, retrievals)
-    _say_missing(facts, stages, question, answer, retrievals, window)
+    seen = window_source is not None or _found_nothing(stages)
+    _say_missing(facts, stages, question, answer, retrievals, window_seen=seen)
     return Turn(
         turn_id=f"{first.span.trace_id}-{group.root_id}",
         trace_id=first.span.trace_id,
@@ -331,13 +332,21 @@ def _rewritten(
     return None
 
 
+def _found_nothing(stages: Stages) -> bool:
+    """Whether every retrieval was seen to return an empty list: then so was the window."""
+    return bool(stages.retrievals) and all(
+        not listing.chunks and listing.found is not None for listing in stages.retrievals
+    )
+
+
 def _say_missing(
     facts: Facts,
     stages: Stages,
     question: str | None,
     answer: str | None,
     retrievals: Sequence[Retrieval],
-    window: Sequence[Chunk],
+    *,
+    window_seen: bool,
 ) -> None:
     call = stages.answer
     root = facts.group.root
@@ -348,13 +357,13 @@ def _say_missing(
     if not retrievals:
         facts.lack("retrievals", [], ())
     for at, (listing, retrieval) in enumerate(zip(stages.retrievals, retrievals, strict=True)):
-        if not retrieval.chunks:
+        if not retrieval.chunks and listing.found is None:
             facts.lack(f"retrievals[{at}].chunks", [listing.step], ("documents",))
-        elif not any(chunk.content for chunk in retrieval.chunks):
+        elif retrieval.chunks and not any(chunk.content for chunk in retrieval.chunks):
             facts.lack(f"retrievals[{at}].content", [listing.step], ())
         if not retrieval.query:
             facts.lack(f"retrievals[{at}].query", [listing.step], ("query",))
-    if not window:
+    if not window_seen:
         facts.lack("window", [call], ("messages", "context_ids"))
     if call is None:
         facts.lack("model", [], ())

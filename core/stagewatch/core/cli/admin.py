@@ -41,7 +41,12 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _add_key(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parent = verbs.add_parser("key", help="API keys: create, list, revoke")
     actions = parent.add_subparsers(title="actions", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make a key; it is shown this once")
+    create = actions.add_parser(
+        "create",
+        help="make a key; it is shown this once",
+        epilog="The first: stagewatch key create NAME --role admin --project '*'. "
+        "Then, for example: stagewatch key create collector --role ingest --project shop",
+    )
     add_link_options(create)
     create.add_argument("name", help="whose key: a person or a service")
     create.add_argument(
@@ -66,7 +71,10 @@ def _key_create(arguments: argparse.Namespace) -> int:
     arguments.project = None
     with Link(arguments) as link:
         made = link.call("POST", "/keys", body=body)
-    emit(arguments, made, f"{made['key']}\n(id {made['id']}; shown this once)")
+    note = f"{made['key']}\n(id {made['id']}; shown this once)"
+    if body["project"] == "*" and "admin" in arguments.role:
+        note += "\nFrom now on every sender, command (STAGEWATCH_API_KEY) and the UI need one."
+    emit(arguments, made, note)
     return 0
 
 

@@ -17,6 +17,10 @@ from stagewatch.core.cli.link import Link, add_link_options, running_otlp
 from stagewatch.core.errors import InvalidInputError, StoreUnavailableError
 
 _SIGNALS = ("traces", "logs")
+_STAGES = (
+    "rewrite", "stale_source", "memory", "retrieval_and_generation", "retrieval", "ranking",
+    "generation", "evasion", "label_or_corpus", "ok", "unknown",
+)  # fmt: skip
 _TRIES = 8
 
 
@@ -46,7 +50,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "turns", help="list turns, newest first", epilog="Example: stagewatch turns --flagged"
     )
     add_link_options(turns)
-    turns.add_argument("--diagnosis", help="only turns that failed at this stage")
+    turns.add_argument("--diagnosis", choices=_STAGES, help="only turns that failed at this stage")
     turns.add_argument("--flagged", action="store_true", help="only turns waiting for review")
     turns.add_argument("--words", help="words in the question or answer")
     turns.add_argument("--limit", type=int, default=20)

@@ -8,6 +8,7 @@ socket, so every verb has one code path.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import importlib
 import json
 import os
@@ -154,7 +155,12 @@ def running_server(data_dir: Path) -> str | None:
     """Address of a live server on this data folder, from the file it left there."""
     try:
         body = json.loads(server_file(data_dir).read_text(encoding="utf-8"))
-        os.kill(int(body["pid"]), 0)
+        # The file stays after a kill, and its process number may be somebody else's by now:
+        # the folder's lock tells.
+        with (data_dir / "lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
         return str(body["api"])
     except (OSError, ValueError, KeyError):
         return None

@@ -46,6 +46,8 @@ _COLUMN = re.compile(r"reading the value of key (\w+)")
 _SESSION_SETTINGS: Mapping[str, Any] = {
     # On by default since 26.2: it would acknowledge rows that are not yet on disk.
     "async_insert": 0,
+    # A backfill spans more days than the default of 100 partitions a block.
+    "max_partitions_per_insert_block": 10_000,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
     "date_time_input_format": "best_effort",
     "input_format_skip_unknown_fields": 0,

@@ -123,14 +123,18 @@ def version_conflict(window: Sequence[Chunk]) -> Result:
         if chunk.document_id and chunk.version:
             versions.setdefault(chunk.document_id, set()).add(chunk.version.strip())
     mixed = sorted(document for document, found in versions.items() if len(found) > 1)
-    note = f"{len(mixed)} document(s) in more than one version" if mixed else ""
+    note = f"{len(mixed)} document(s) in more than one version" if mixed else "one version each"
     return Scored(1.0 if mixed else 0.0, note=note)
 
 
 def stale_context(superseded: Sequence[bool]) -> Result:
     """1 when the window holds a superseded or expired version, else 0 (1 is the bad value)."""
     positions = [str(i) for i, old in enumerate(superseded, start=1) if old]
-    note = f"superseded at window position {', '.join(positions)}" if positions else ""
+    note = (
+        f"superseded at window position {', '.join(positions)}"
+        if positions
+        else "no superseded version in the window"
+    )
     return Scored(1.0 if positions else 0.0, note=note)
 
 
@@ -148,4 +152,9 @@ def answered_from_superseded(
         bool(positions) and all(superseded[position - 1] for position in positions)
         for positions in evidence_positions
     )
-    return Scored(1.0 if old else 0.0, note=f"{old} claim(s)" if old else "")
+    supported = len(evidence_positions)
+    if old:
+        return Scored(1.0, note=f"{old} of {supported} supported claim(s) rest on one")
+    if not any(superseded):
+        return Scored(0.0, note="no superseded version in the window")
+    return Scored(0.0, note=f"none of {supported} supported claim(s) rests on one")

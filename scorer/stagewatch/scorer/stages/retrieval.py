@@ -11,6 +11,7 @@ from stagewatch.scorer.judges.protocol import Judge
 from stagewatch.scorer.metrics.hygiene import VersionOrder, superseded_flags
 from stagewatch.scorer.metrics.precision import context_precision, context_precision_at_k
 from stagewatch.scorer.metrics.rank import (
+    Miss,
     Rank,
     best_rank,
     first_relevant_rank,
@@ -21,12 +22,13 @@ from stagewatch.scorer.metrics.relevance import (
     Mark,
     gold_marks,
     judged_marks,
+    meets,
     needs_met,
     same_text,
 )
-from stagewatch.scorer.results import Result, Unscored
+from stagewatch.scorer.results import Result, Scored, Unscored
 from stagewatch.scorer.stages.book import Book
-from stagewatch.scorer.stages.gaps import content_gap, window_gap
+from stagewatch.scorer.stages.gaps import content_gap, lists_gap, window_gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,15 @@ def freshness(turn: Turn, order: VersionOrder | None, newest: dict[str, str] | N
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Relevance of each chunk of each list and of the window; `gap` when nothing could be read."""
+    """Relevance of each chunk of each list and of the window; `gap` when nothing could be read.
+
+    `outdated` has one mark a window chunk: whether a superseded version of what was asked for
+    stands there, one that would have been relevant were it current.
+    """
 
     lists: tuple[tuple[Mark, ...], ...] = ()
     window: tuple[Mark, ...] = ()
+    outdated: tuple[Mark, ...] = ()
     gap: Unscored | None = None
 
 
@@ -66,6 +73,7 @@ def mark_by_gold(turn: Turn, needs: Sequence[Need], fresh: Freshness) -> Marks:
             for item, old in zip(turn.retrievals, fresh.lists, strict=True)
         ),
         tuple(gold_marks(needs, turn.window, fresh.window)),
+        tuple(outdated_by_gold(needs, turn, fresh.window)),
     )
 
 
@@ -76,13 +84,13 @@ def mark_by_judge(turn: Turn, question: str, judge: Judge, fresh: Freshness, dep
     """
     lists = [item.chunks[:depth] for item in turn.retrievals]
     everything = [chunk for chunks in lists for chunk in chunks] + list(turn.window)
-    gap = content_gap(turn, everything)
+    gap = content_gap(turn, everything, *(["window"] if turn.window else []))
     if gap is not None:
         return Marks(gap=gap)
     texts = list(dict.fromkeys(same_text(chunk.content) for chunk in everything))
     shown = {same_text(chunk.content): chunk.content for chunk in everything}
     if not texts:
-        return Marks(tuple(() for _ in lists), ())
+        return Marks(tuple(() for _ in lists))
     reading = judge.relevance(question, [shown[text] for text in texts])
     if isinstance(reading, Unscored):
         return Marks(gap=reading)
@@ -93,7 +101,30 @@ def mark_by_judge(turn: Turn, question: str, judge: Judge, fresh: Freshness, dep
             for chunks, old in zip(lists, fresh.lists, strict=True)
         ),
         tuple(judged_marks(turn.window, _marks(turn.window, known), fresh.window)),
+        tuple(
+            mark if old else False
+            for mark, old in zip(_marks(turn.window, known), fresh.window, strict=True)
+        ),
     )
+
+
+def outdated_by_gold(needs: Sequence[Need], turn: Turn, superseded: Sequence[bool]) -> list[bool]:
+    """For each window chunk whether it is an old version of a document that a need names.
+
+    A label that names only a chunk names that chunk's document. A version that a need itself
+    asks for is what the row wants, however old.
+    """
+    passages = [passage for need in needs for passage in need.any_of]
+    labelled = {passage.chunk_id for passage in passages if passage.chunk_id}
+    seen = [chunk for item in turn.retrievals for chunk in item.chunks] + list(turn.window)
+    documents = {passage.document_id for passage in passages if passage.document_id}
+    documents |= {c.document_id for c in seen if c.chunk_id in labelled and c.document_id}
+    return [
+        old
+        and chunk.document_id in documents
+        and not any(meets(passage, chunk, superseded=True) for passage in passages)
+        for chunk, old in zip(turn.window, superseded, strict=True)
+    ]
 
 
 def _marks(chunks: Sequence[Chunk], known: dict[str, Mark]) -> list[Mark]:
@@ -157,7 +188,10 @@ def _fetched(turn: Turn, marks: Marks) -> Result:
     if marks.gap is not None:
         return marks.gap
     if turn.retrievals:
-        return retrieved_any(marks.lists)
+        found = retrieved_any(marks.lists)
+        # A list that was not captured cannot prove a miss.
+        missed = isinstance(found, Scored) and found.value == 0
+        return (lists_gap(turn) or found) if missed else found
     if any(marks.window):
         return retrieved_any([marks.window])
     return Unscored("not_captured", "retrievals")
@@ -167,7 +201,8 @@ def _rank(turn: Turn, marks: Marks) -> Rank:
     if marks.gap is not None:
         return marks.gap
     fed = feeding_lists(turn)
-    return best_rank([_list_rank(turn.retrievals[i], marks.lists[i]) for i in fed])
+    rank = best_rank([_list_rank(turn.retrievals[i], marks.lists[i]) for i in fed])
+    return (lists_gap(turn) or rank) if isinstance(rank, Miss) else rank
 
 
 def _list_rank(retrieval: Retrieval, marks: Sequence[Mark]) -> Rank:
@@ -180,13 +215,13 @@ def score_recalls(
     """Both recalls with gold: over the union of the lists, and over the window."""
     chunks = [chunk for item in turn.retrievals for chunk in item.chunks]
     old = [flag for flags in fresh.lists for flag in flags]
-    if chunks or turn.retrievals:
-        met = needs_met(needs, chunks, old)
-        book.add("retrieved_recall", recall_of_needs(met, all_or_nothing=multi_hop), "gold")
-    else:
-        book.add("retrieved_recall", Unscored("not_captured", "retrievals"), "gold")
-    if not turn.window and not turn.retrievals:
-        book.add("context_recall", Unscored("not_captured", "window"), "gold")
+    met = needs_met(needs, chunks, old)
+    gap = lists_gap(turn) if turn.retrievals else Unscored("not_captured", "retrievals")
+    fetched = recall_of_needs(met, all_or_nothing=multi_hop)
+    # What was seen to be fetched stays fetched, whatever other lists may have held.
+    book.add("retrieved_recall", fetched if gap is None or (met and all(met)) else gap, "gold")
+    if not turn.window and (unseen := window_gap(turn)) is not None:
+        book.add("context_recall", unseen, "gold")
         return
     met = needs_met(needs, turn.window, fresh.window)
     book.add("context_recall", recall_of_needs(met, all_or_nothing=multi_hop), "gold")

@@ -85,7 +85,8 @@
         if (action === "promote") {
           const row = await send("POST", `/api/v1/turns/${id}/promote?project=${encodeURIComponent(item.dataset.project)}`,
             { dataset: document.querySelector("[data-dataset]").value || "regressions" });
-          toast(`Promoted as ${row.kind} (${row.status.replace("_", " ")})`);
+          const alike = (row.duplicates || []).length;
+          toast(`Promoted as ${row.kind} (${row.status.replace("_", " ")})${alike ? `; ${alike} rows ask the same thing` : ""}`);
         } else {
           await send("POST", `/api/v1/review/${id}?project=${encodeURIComponent(item.dataset.project)}`, { action });
           toast(action === "accept" ? "Accepted" : "Rejected");

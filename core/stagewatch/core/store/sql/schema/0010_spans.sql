@@ -52,7 +52,8 @@ PARTITION BY toDate(received_at)
 ORDER BY received_at
 TTL toDate(received_at) + INTERVAL 2 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000,
-    fsync_after_insert = 1, fsync_part_directory = 1
+    fsync_after_insert = 1, fsync_part_directory = 1,
+    min_parts_to_merge_at_once = 8
 ;;
 CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_in_to_bodies TO bodies AS
 SELECT
@@ -72,7 +73,8 @@ FROM (SELECT arrayJoin(frames) AS f FROM otlp_in)
 -- `duration_ns` is end minus start modulo 2^64, so both times can be had back exactly.
 -- `marks`: 1 ends before it starts, 2 times outside received -30 d .. +1 d, 4 parent is itself,
 -- 8 parent id of a wrong length.
--- A merge rewrites whole bodies, which costs more than inserting them: so 8 parts at least at once.
+-- A merge rewrites whole bodies, which costs more than inserting them, and merging parts of a few rows
+-- costs as much as inserting them: so 8 parts at least at once, here and in the tables beside it.
 CREATE TABLE IF NOT EXISTS spans
 (
     project LowCardinality(String),
@@ -227,7 +229,8 @@ PARTITION BY day
 ORDER BY (project, trace_id)
 TTL day + INTERVAL 90 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000,
-    fsync_after_insert = 1, fsync_part_directory = 1
+    fsync_after_insert = 1, fsync_part_directory = 1,
+    min_parts_to_merge_at_once = 8
 ;;
 CREATE MATERIALIZED VIEW IF NOT EXISTS spans_to_trace_index TO trace_index AS
 SELECT
@@ -262,7 +265,8 @@ PARTITION BY toDate(touched_at)
 ORDER BY touched_at
 TTL toDate(touched_at) + INTERVAL 3 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000,
-    fsync_after_insert = 1, fsync_part_directory = 1
+    fsync_after_insert = 1, fsync_part_directory = 1,
+    min_parts_to_merge_at_once = 8
 ;;
 CREATE MATERIALIZED VIEW IF NOT EXISTS spans_to_trace_touch TO trace_touch AS
 SELECT
@@ -289,7 +293,8 @@ PARTITION BY toYYYYMM(minute)
 ORDER BY (project, service, kind, name, minute)
 TTL minute + INTERVAL 400 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000,
-    fsync_after_insert = 1, fsync_part_directory = 1
+    fsync_after_insert = 1, fsync_part_directory = 1,
+    min_parts_to_merge_at_once = 8
 ;;
 CREATE MATERIALIZED VIEW IF NOT EXISTS spans_to_rollup_minute TO rollup_minute AS
 SELECT
@@ -316,7 +321,8 @@ CREATE TABLE IF NOT EXISTS attr_keys
 ENGINE = AggregatingMergeTree
 ORDER BY (project, level, key, kind)
 TTL toDateTime(last_seen) + INTERVAL 90 DAY
-SETTINGS non_replicated_deduplication_window = 10000, fsync_after_insert = 1, fsync_part_directory = 1
+SETTINGS non_replicated_deduplication_window = 10000, fsync_after_insert = 1, fsync_part_directory = 1,
+    min_parts_to_merge_at_once = 8
 ;;
 CREATE MATERIALIZED VIEW IF NOT EXISTS spans_to_attr_keys TO attr_keys AS
 SELECT
