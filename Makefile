@@ -49,13 +49,15 @@ format: install ## format and mend what can be mended
 openapi: install ## write docs/openapi.json anew
 	$(PY) -m tests.support.openapi
 
-bench: bench-sdk bench-judge bench-stats bench-plans bench-ingest ## every benchmark; minutes, not for CI
+bench: bench-sdk bench-judge bench-stats bench-crosscheck bench-plans bench-ingest ## every benchmark; minutes, not for CI
 
 bench-ingest: install ## CPU a span through the collector, beside rotel
 	$(PY) bench/ingest.py $(ARGS)
 
-bench-sdk: install ## cost of the SDK on the calling thread
-	$(PY) bench/sdk.py $(ARGS)
+bench-sdk: install ## cost of the SDK on the calling thread, beside OpenInference and Langfuse
+	@test -e .venv-bench-sdk/done || { python3 -m venv .venv-bench-sdk && \
+	  $(UV) pip install --quiet --python .venv-bench-sdk/bin/python -r requirements/bench-sdk.in && touch .venv-bench-sdk/done; }
+	PYTHONPATH=sdk .venv-bench-sdk/bin/python bench/sdk.py $(ARGS)
 
 bench-stats: install ## coverage of the intervals, false alarms and delay of the drift test
 	$(PY) bench/stats.py $(ARGS)

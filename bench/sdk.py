@@ -5,11 +5,7 @@ process, in turns so that a slow moment of the machine hits all: this SDK, OpenI
 Langfuse's manual instrumentation, plain OpenTelemetry with the documents as one JSON attribute,
 and three bare spans. Spans end in a processor that drops them: export is another thread's work.
 
-The other libraries are no dependency of the project. Make a venv for them and run this in it:
-
-    python -m venv /tmp/bench && /tmp/bench/bin/pip install langfuse openinference-instrumentation \
-        openinference-semantic-conventions
-    PYTHONPATH=sdk /tmp/bench/bin/python bench/sdk.py
+The other libraries are no dependency of the project: `make bench-sdk` keeps an environment for them.
 
 What is not installed is left out. Prints one line a contender and what each import costs.
 """

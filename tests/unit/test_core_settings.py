@@ -29,6 +29,7 @@ def test_the_environment_wins_over_the_file_and_the_file_over_the_default(tmp_pa
         ({"STAGEWATCH_JUDGE": "oracle"}, "use 'embedded' or 'openai'"),
         ({"STAGEWATCH_JUDGE": "openai"}, "STAGEWATCH_JUDGE_MODEL"),
         ({"STAGEWATCH_TLS_CERT": "x", "STAGEWATCH_LOG_JSON": "perhaps"}, "LOG_JSON"),
+        ({"STAGEWATCH_ATTRIBUTE_MAP": '{"a"="questoin"}'}, "did you mean question?"),
         ({"STAGEWATCH_TLS_CLIENT_CA": "ca.pem"}, "TLS_CLIENT_CA needs"),
         ({"STAGEWATCH_TLS_KEY": "key.pem"}, "go together"),
         ({"STAGEWATCH_SEGMENT_SECONDS": "nan"}, "not a number to work with"),

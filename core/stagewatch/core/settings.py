@@ -19,6 +19,12 @@ from stagewatch.core.errors import SettingsError
 
 PREFIX = "STAGEWATCH_"
 
+MAPPED_FIELDS = (
+    "question", "answer", "rewritten_query", "query", "conversation_id", "turn_index", "user_id",
+    "release", "index_version", "prompt_version", "environment",
+)  # fmt: skip
+"""Turn fields that an app's own attributes may be mapped to, beside `tags.NAME`."""
+
 # Names that other parts read from the environment themselves.
 _CLIENT_NAMES = frozenset({"STAGEWATCH_URL", "STAGEWATCH_API_KEY", "STAGEWATCH_CONFIG"})
 # The SDK's own variables (stagewatch.sdk reads them in the app's process).
@@ -190,6 +196,12 @@ def _check(settings: Settings) -> Settings:
         raise SettingsError(f"{PREFIX}ACK: {settings.ack!r}: use 'spool' or 'insert'")
     if settings.judge not in {"embedded", "openai"}:
         raise SettingsError(f"{PREFIX}JUDGE: {settings.judge!r}: use 'embedded' or 'openai'")
+    for attribute, name in settings.attribute_map.items():
+        if name not in MAPPED_FIELDS and not name.startswith("tags."):
+            known = [*MAPPED_FIELDS, "tags.NAME"]
+            raise SettingsError(
+                f"STAGEWATCH_ATTRIBUTE_MAP: {attribute!r} to {name!r}{_nearest(name, known)}"
+            )
     if settings.judge == "openai" and not settings.judge_model:
         raise SettingsError("STAGEWATCH_JUDGE=openai needs STAGEWATCH_JUDGE_MODEL (a model name)")
     if not 0.0 <= settings.sample_rate <= 1.0:

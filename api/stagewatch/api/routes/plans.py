@@ -211,13 +211,15 @@ def summary_view(row: RowSummary) -> dict[str, Any]:
 @router.get("/runs/{run_id}")
 def get_one_run(context: ContextDep, caller: Reader, run_id: str) -> Response:
     """A run: its record, every metric's pass rate and distribution, kinds, rows."""
+    # Before the record: a run that has no progress any more has stored its end.
+    progress = desk_of(context).progress(run_id)
     run = need_run(context.store, caller.project, run_id)
     rows = load_summaries(context.store, caller.project, run_id)
     metrics = tally_metrics(rows, parse_plan(run.plan).limits())
     body = {
         **run_body(run),
         "pass_rate": pass_share(run.counts),
-        "progress": desk_of(context).progress(run_id),
+        "progress": progress,
         "metrics": [{**to_plain(item), "pass_rate": item.pass_rate} for item in metrics],
         "kinds": tally_kinds(rows),
         "items": [summary_view(row) for row in rows],

@@ -66,6 +66,8 @@ def run_page(
     verdict: str = "",
 ) -> Response:
     """One run: metric by metric, kind by kind, row by row."""
+    # Before the record: a run that has no progress any more has stored its end.
+    progress = desk_of(context).progress(run_id)
     run = need_run(context.store, caller.project, run_id)
     rows = load_summaries(context.store, caller.project, run_id)
     shown = [
@@ -83,7 +85,7 @@ def run_page(
         caller,
         "run.html",
         run=run,
-        progress=desk_of(context).progress(run_id),
+        progress=progress,
         pass_rate=pass_share(run.counts),
         metrics=[
             (item, bars(item.bins)) for item in tally_metrics(rows, parse_plan(run.plan).limits())
