@@ -38,6 +38,72 @@ def turn_of(server: Server, answer_part: str) -> dict[str, Any]:
     return next(t for t in server.turns(3) if answer_part in (t["answer"] or ""))
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/turns?since=0001-01-01T00:00:00Z", "/turns?until=9999-12-31T23:59:59-14:00",
+        "/series?metric=faithfulness&since=0001-01-01T00:00:00%2B14:00&step=1e8",
+        "/series?metric=faithfulness&since=2020-01-01T00:00:00Z&until=9999-12-31T23:59:59-14:00&step=3e8",
+    ],
+)  # fmt: skip
+def test_times_at_the_ends_of_the_calendar_are_times(server: Server, path: str) -> None:
+    assert server.get(path)["items"]
+
+
+LONE = {"dataset": "half-made", "tags": ["\ud800"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/turns/{turn}/promote", LONE),
+        ("/review/{turn}", {"action": "flag", "note": "a\udfff"}),
+        ("/datasets", {"name": "half-made", "note": "\ud800x"}),
+        ("/feedback", {"trace_id": "a" * 32, "kind": "disputed", "comment": "\ud83d"}),
+        ("/datasets/half-made/import", {"question": "\ud800", "kind": "happy_path"}),
+    ],
+)
+def test_text_that_is_not_unicode_is_refused_and_leaves_nothing(
+    server: Server, path: str, body: dict[str, Any]
+) -> None:
+    turn_id = turn_of(server, "14 days")["turn_id"]
+    answer = server.call("POST", f"/api/v1{path.format(turn=turn_id)}", body)
+    assert answer.status == 400, answer.body
+    assert "not valid Unicode" in answer.json()["detail"]
+    assert "half-made" not in {item["name"] for item in server.get("/datasets")["items"]}
+    assert server.get(f"/turns/{turn_id}")["flags"] == []
+
+
+def test_a_whole_pair_is_text_like_any_other(server: Server) -> None:
+    turn_id = turn_of(server, "14 days")["turn_id"]
+    row = server.post(f"/turns/{turn_id}/promote", {"dataset": "pairs", "tags": ["\ud83d\ude00"]})
+    assert row["tags"] == ["\U0001f600"]
+
+
+LABELS = {
+    "faithfulness": ("SUPPORTED", "relevant"), "chunk_relevance": ("not_relevant", "ABSENT"),
+    "context_sufficiency": ("pass", "sufficient"), "rewrite_fidelity": ("fail", "kept"),
+    "answer_relevancy": ("pass", "yes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", LABELS)
+def test_labels_come_from_closed_sets(server: Server, metric: str) -> None:
+    turn_id = turn_of(server, "within 30 days")["turn_id"]
+    good, bad = LABELS[metric]
+    label = {"metric": metric, "item": "x", "label": good}
+    assert server.post("/labels", {"turn_id": turn_id, "labels": [label]}) == {"stored": 1}
+    wrong = [{**label, "label": bad}]
+    for path, body in (
+        ("/labels", {"turn_id": turn_id, "labels": wrong}),
+        (f"/review/{turn_id}", {"action": "label", "labels": wrong}),
+    ):
+        answer = server.call("POST", f"/api/v1{path}", body)
+        assert answer.status == 400, answer.body
+        assert f"label of {metric}: use one of" in answer.json()["detail"]
+        assert good in answer.json()["detail"]
+
+
 def test_health_is_open_and_says_what_each_part_does(server: Server) -> None:
     assert server.call("GET", "/healthz").json() == {"ok": True}
     ready = server.call("GET", "/readyz")
@@ -106,6 +172,11 @@ def test_filters(server: Server, query: str, n: int | None) -> None:
         ("POST", "/api/v1/datasets", {"name": "../x"}, 400, "name"),
         ("POST", "/api/v1/keys", {"name": "k", "roles": ["king"]}, 400, "roles"),
         ("POST", "/api/v1/alerts/none/ack", {}, 404, "no alert"),
+        ("POST", "/api/v1/labels", {"turn_id": "t", "labels": [
+            {"metric": "mood", "label": "pass"}]}, 400, "labels.0.metric"),
+        ("GET", "/api/v1/series?metric=faithfulness&step=1e300", None, 400, "step"),
+        ("GET", "/api/v1/series?metric=faithfulness&step=1e9&since=0001-01-01T00:00:00%2B14:00",
+         None, 400, "step"),
     ],
 )  # fmt: skip
 def test_bad_input_is_a_problem_that_says_what_is_wrong(

@@ -4,7 +4,7 @@ Settings come from STAGEWATCH_* as in the product. Addresses are printed as one 
 listens; each line of SQL on stdin is answered by a line of JSON rows (only the process that has
 the engine open can read it); SIGTERM stops it, and what it says at the end is printed too. With COLLECTOR_STORE=<mode>
 the store misbehaves until the file COLLECTOR_MEND exists: `refuse` (unreachable), `hang`,
-`lost-answer` (the rows arrive, the answer does not). With COLLECTOR_KEYS=1 senders need a key: two
+`lost-answer` (the rows arrive, the answer does not), `discard` (it says yes and keeps nothing). With COLLECTOR_KEYS=1 senders need a key: two
 are printed with the addresses. With COLLECTOR_CLOCK_BACK=<file> the process's wall clock is an hour
 back from the moment that file exists.
 """
@@ -46,6 +46,8 @@ def _spoil(store: Store) -> None:
     def put_file(*args: Any, **kwargs: Any) -> None:
         if mend.exists():
             real(*args, **kwargs)
+        elif mode == "discard":
+            return
         elif mode == "hang":
             while not mend.exists():
                 time.sleep(0.02)

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.middleware.gzip import GZipMiddleware
 
+from stagewatch.api.checks import NOT_UNICODE, holds_lone_surrogate
 from stagewatch.api.problems import install_problem_handlers, problem
 from stagewatch.api.routes import (
     calibration,
@@ -15,6 +16,7 @@ from stagewatch.api.routes import (
     datasets,
     feedback,
     feedback_import,
+    gate,
     health,
     keys,
     operations,
@@ -64,6 +66,7 @@ def build_app(context: Context) -> FastAPI:
         plans,
         dataset_checks,
         feedback_import,
+        gate,
     ):
         app.include_router(module.router, prefix=API)
     app.include_router(static.router)
@@ -94,6 +97,12 @@ def _guard_requests(app: FastAPI, context: Context) -> None:
         unsafe = request.method not in {"GET", "HEAD", "OPTIONS"}
         if unsafe and origin and origin.partition("://")[2] != request.headers.get("host"):
             return problem(403, "wrong origin", "requests from other sites are refused")
+        if (
+            unsafe
+            and "json" in request.headers.get("content-type", "")
+            and holds_lone_surrogate(await request.body())
+        ):
+            return problem(400, "the request is not valid", NOT_UNICODE)
         response = await call_next(request)
         response.headers.setdefault("content-security-policy", policy)
         response.headers.setdefault("x-content-type-options", "nosniff")

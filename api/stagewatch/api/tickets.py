@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import orjson
 
+from stagewatch.core.clock import clamped
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.model import FeedbackKind
 
@@ -135,7 +136,7 @@ def _moment(text: str) -> datetime | None:
         found = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return clamped(found if found.tzinfo else found.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,13 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from stagewatch.collector.check import Checked, sift
+from stagewatch.collector.pack_attributes import length, pack_plain
 from stagewatch.collector.refusal import bad_request
 from stagewatch.collector.signals import Signal
 
 BAD_RESOURCE = "its resource or scope is malformed"
+_SPAN_ATTRIBUTES = b"\x4a"  # field 9 of Span, length-delimited
+_LOG_ATTRIBUTES = b"\x32"  # field 6 of LogRecord
 MAX_DEPTH = 90
 """Nesting of values that protobuf parsers still read (their limit is 100 messages)."""
 
@@ -304,6 +307,20 @@ def _attributes(holder: dict[str, Any]) -> list[KeyValue]:
     return _pairs(_list(holder, "attributes"), 0)
 
 
+def _fill_attributes(message: Any, tag: bytes, holder: dict[str, Any]) -> None:  # noqa: ANN401
+    """Add the attributes in `holder` to a message whose field with this tag they are."""
+    packed: list[bytes] = []
+    for item in _list(holder, "attributes"):
+        if item is None:
+            continue
+        plain = pack_plain(item)
+        if plain is None:
+            plain = _pairs([item], 0)[0].SerializeToString()
+        packed += (tag, length(len(plain)), plain)
+    if packed:
+        message.MergeFromString(b"".join(packed))
+
+
 def _event(value: Any) -> Span.Event:  # noqa: ANN401
     held = _dict(value, "events")
     return Span.Event(
@@ -337,13 +354,13 @@ def _span(held: dict[str, Any]) -> Span:
         kind=_enum(held, "kind", Span.SpanKind),  # type: ignore[arg-type] # open enum
         start_time_unix_nano=_int(held, "startTimeUnixNano", 2**64),
         end_time_unix_nano=_int(held, "endTimeUnixNano", 2**64),
-        attributes=_attributes(held),
         dropped_attributes_count=_int(held, "droppedAttributesCount", 2**32),
         events=[_event(item) for item in _list(held, "events") if item is not None],
         dropped_events_count=_int(held, "droppedEventsCount", 2**32),
         links=[_link(item) for item in _list(held, "links") if item is not None],
         dropped_links_count=_int(held, "droppedLinksCount", 2**32),
     )
+    _fill_attributes(span, _SPAN_ATTRIBUTES, held)
     status = held.get("status")
     if status is not None:
         code = _enum(_dict(status, "status"), "code", Status.StatusCode)
@@ -359,13 +376,13 @@ def _log_record(held: dict[str, Any]) -> LogRecord:
         observed_time_unix_nano=_int(held, "observedTimeUnixNano", 2**64),
         severity_number=_enum(held, "severityNumber", SeverityNumber),  # type: ignore[arg-type] # open enum
         severity_text=_text(held.get("severityText")),
-        attributes=_attributes(held),
         dropped_attributes_count=_int(held, "droppedAttributesCount", 2**32),
         flags=_int(held, "flags", 2**32),
         trace_id=_id(held.get("traceId"), 16),
         span_id=_id(held.get("spanId"), 8),
         event_name=_text(held.get("eventName")),
     )
+    _fill_attributes(record, _LOG_ATTRIBUTES, held)
     if held.get("body") is not None:
         record.body.CopyFrom(_any(held["body"]))
     return record

@@ -52,6 +52,24 @@ class ManualClock:
         self._mono += seconds
 
 
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+"""No turn is older or newer than these: the engine's times and Python's both reach further, so
+that steps and offsets added to a time between them cannot leave either's range."""
+
+
+def clamped(at: datetime) -> datetime:
+    """`at` (aware) in UTC, moved to the nearer end when it lies outside EARLIEST … LATEST.
+
+    Years 1 and 9999 cannot be shifted to UTC at all when their offset points out of the calendar.
+    """
+    if at.year < EARLIEST.year:
+        return EARLIEST
+    if at.year >= LATEST.year:
+        return LATEST
+    return min(max(at.astimezone(UTC), EARLIEST), LATEST)
+
+
 def rfc3339(at: datetime) -> str:
     """`at` as RFC 3339 in UTC with a `Z`, microseconds kept only when not zero."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -24,7 +24,19 @@ LABEL_OF: Mapping[str, str] = {
 }
 """Which hand labels stand behind a metric: ranks and recalls rest on marks of chunks."""
 
-LABELLED_METRICS = ("faithfulness", "chunk_relevance", "context_sufficiency", "rewrite_fidelity")
+_VERDICTS = ("pass", "fail")
+LABELS: Mapping[str, tuple[str, ...]] = {
+    "faithfulness": ("SUPPORTED", "ABSENT", "CONTRADICTED"),
+    "chunk_relevance": ("relevant", "not_relevant"),
+    "context_sufficiency": _VERDICTS,
+    "rewrite_fidelity": _VERDICTS,
+    "answer_relevancy": _VERDICTS,
+}
+"""Kind of hand label → the labels it may have: those that the judge gives, so that the two can be
+compared.
+"""
+
+LABELLED_METRICS = tuple(LABELS)
 _SOURCE_METRIC = {"chunk_relevance": "first_relevant_rank"}
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from stagewatch.api.deps import Admin, ContextDep, Reader
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.views import page_json
-from stagewatch.core.auth import ANY_PROJECT
+from stagewatch.core.auth import ANY_PROJECT, Role
 from stagewatch.core.codec import to_json
 from stagewatch.core.errors import ConflictError, ForbiddenError
 from stagewatch.core.store.documents import audit
@@ -26,7 +26,7 @@ class KeyIn(BaseModel):
 
     name: Annotated[str, Field(min_length=1, max_length=80)]
     project: str = "default"
-    roles: Annotated[list[str], Field(min_length=1, max_length=4)]
+    roles: Annotated[list[Role], Field(min_length=1, max_length=4)]
 
 
 @router.get("/keys")
@@ -52,7 +52,7 @@ def post_key(context: ContextDep, caller: Admin, sent: KeyIn) -> Response:
             "stagewatch key create NAME --role admin --project '*'. From then on every sender "
             "and the UI need a key"
         )
-    key_id, key = auth.create(sent.name, sent.project, sent.roles)
+    key_id, key = auth.create(sent.name, sent.project, list(sent.roles))
     if not context.settings.allow_keyless:
         auth.keyless = False
     audit(

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from stagewatch.api.deps import ContextDep, Reader, Writer
 from stagewatch.api.likeness import duplicates_of
@@ -35,6 +36,7 @@ from stagewatch.core.store.datasets import (
 from stagewatch.core.store.documents import audit
 from stagewatch.core.store.feedback import Flag, flags_of, put_flags
 from stagewatch.core.store.turns import TurnFilter, count_turns, list_turns, turns_by_id
+from stagewatch.scorer.calibration_state import LABELS
 
 router = APIRouter(tags=["review"])
 
@@ -46,9 +48,28 @@ class LabelIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    metric: Annotated[str, Field(min_length=1, max_length=60)]
+    metric: Literal[
+        "faithfulness",
+        "chunk_relevance",
+        "context_sufficiency",
+        "rewrite_fidelity",
+        "answer_relevancy",
+    ]
     item: Annotated[str, Field(max_length=20_000)] = ""
-    label: Annotated[str, Field(min_length=1, max_length=40)]
+    label: Annotated[str, Field(max_length=40)]
+
+    @model_validator(mode="after")
+    def known(self) -> LabelIn:
+        """Only the labels that the judge itself may give can be compared with it."""
+        allowed = LABELS[self.metric]
+        if self.label not in allowed:
+            names = ", ".join(allowed)
+            raise PydanticCustomError(
+                "label",
+                "label of {metric}: use one of {names}",
+                {"metric": self.metric, "names": names},
+            )
+        return self
 
 
 class ReviewIn(BaseModel):
@@ -177,7 +198,6 @@ def post_promote(context: ContextDep, caller: Writer, turn_id: str, sent: Promot
     if found is not None and found.status != "retired":
         close_flags(context, project, turn_id, "promoted", caller.name)
         return json_response(to_json(found), 200)
-    ensure_dataset(store, project, sent.dataset, at=now)
     row = build_row(
         load_turn_view(store, turn),
         sent.dataset,
@@ -196,6 +216,7 @@ def post_promote(context: ContextDep, caller: Writer, turn_id: str, sent: Promot
         ),
     )
     alike = duplicates_of(row.question, row.kind, current_rows(store, project, sent.dataset))
+    ensure_dataset(store, project, sent.dataset, at=now)
     put_row(store, project, row, at=now)
     close_flags(context, project, turn_id, "promoted", caller.name)
     audit(

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
+from stagewatch.api.checks import LONGEST_STEP_S, Moment
 from stagewatch.api.deps import Caller, ContextDep, Reader, Writer
-from stagewatch.api.routes.turns import json_response, utc
+from stagewatch.api.routes.turns import json_response
 from stagewatch.api.views import page_json
 from stagewatch.core.codec import to_json
 from stagewatch.core.errors import NotFoundError
@@ -66,9 +67,11 @@ def get_series(
     caller: Reader,
     metric: str,
     stat: str = "pass_rate",
-    since: datetime | None = None,
-    until: datetime | None = None,
-    step: Annotated[float | None, Query(gt=0, description="Seconds a point.")] = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    step: Annotated[
+        float | None, Query(gt=0, le=LONGEST_STEP_S, description="Seconds a point.")
+    ] = None,
     group_by: GroupBy | None = None,
 ) -> Response:
     """Points with n, estimate, 95 % interval and what was unscored; breaks between them."""
@@ -77,8 +80,8 @@ def get_series(
         caller.project,
         metric,
         stat,
-        utc(since, "since"),
-        utc(until, "until"),
+        since,
+        until,
         step,
         group_by,
     )

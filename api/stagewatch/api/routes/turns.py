@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
+from stagewatch.api.checks import Moment
 from stagewatch.api.deps import ContextDep, Reader
 from stagewatch.api.views import load_turn_view, page_json, summaries
 from stagewatch.core.auth import ANY_PROJECT
@@ -34,23 +34,12 @@ def json_response(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-def utc(at: datetime | None, name: str) -> datetime | None:
-    """A time from a query; it must say its offset.
-
-    Raises:
-        InvalidInputError: no offset, so the moment it means is not known.
-    """
-    if at is not None and at.tzinfo is None:
-        raise InvalidInputError(f"{name}: give a UTC offset, e.g. 2026-11-30T12:00:00Z")
-    return at
-
-
 @router.get("/turns")
 def get_turns(
     context: ContextDep,
     caller: Reader,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
     service: str | None = None,
     release: str | None = None,
     index_version: str | None = None,
@@ -70,8 +59,8 @@ def get_turns(
         raise InvalidInputError("metric and below go together: metric=faithfulness&below=0.7")
     wanted = TurnFilter(
         project=caller.project,
-        since=utc(since, "since"),
-        until=utc(until, "until"),
+        since=since,
+        until=until,
         service=service,
         release=release,
         index_version=index_version,

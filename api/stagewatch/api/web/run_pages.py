@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from stagewatch.api.deps import ContextDep, Reader
-from stagewatch.api.routes.plans import load_diff, load_gate, need_row
+from stagewatch.api.routes.gate import load_diff, load_gate
+from stagewatch.api.routes.plans import need_row
 from stagewatch.api.running import desk_of
 from stagewatch.api.web.render import render
 from stagewatch.api.web.shape import answer_segments

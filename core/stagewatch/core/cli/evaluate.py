@@ -23,7 +23,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
             "Store hand labels (JSON lines with turn_id, metric, item, label) and print how far "
             "the judge agrees. Metrics: faithfulness (item: the claim's text; label SUPPORTED, "
             "ABSENT or CONTRADICTED), chunk_relevance (item: the chunk id; label relevant or "
-            "not_relevant), context_sufficiency and rewrite_fidelity (label pass or fail)."
+            "not_relevant), context_sufficiency, rewrite_fidelity and answer_relevancy (label "
+            "pass or fail)."
         ),
         epilog="Example: stagewatch calibrate labels.jsonl",
     )
@@ -48,12 +49,27 @@ def read_labels(path: Path) -> dict[str, list[dict[str, str]]]:
             continue
         try:
             row = json.loads(line)
-            label = {name: str(row[name]) for name in ("metric", "label")}
-            label["item"] = str(row.get("item", ""))
-            found[str(row["turn_id"])].append(label)
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidInputError(f"{path} line {number}: {error}") from None
+        except ValueError as error:
+            raise InvalidInputError(f"{path} line {number}: not JSON: {error}") from None
+        turn_id, label = _read_label(row, f"{path} line {number}")
+        found[turn_id].append(label)
     return dict(found)
+
+
+_NEEDED = ("turn_id", "metric", "label")
+
+
+def _read_label(row: object, where: str) -> tuple[str, dict[str, str]]:
+    if not isinstance(row, dict):
+        raise InvalidInputError(f"{where}: not a JSON object")
+    missing = [name for name in _NEEDED if not row.get(name)]
+    if missing:
+        raise InvalidInputError(
+            f"{where}: {' and '.join(missing)} missing (a label has {', '.join(_NEEDED)}, and an "
+            "item where it is of a claim or a chunk)"
+        )
+    label = {name: str(row[name]) for name in ("metric", "label")}
+    return str(row["turn_id"]), {**label, "item": str(row.get("item") or "")}
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:

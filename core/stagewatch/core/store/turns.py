@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from stagewatch.core.clock import clamped
 from stagewatch.core.codec import from_json, to_text
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.model import Turn
@@ -208,7 +209,7 @@ def decode_cursor(cursor: str) -> tuple[datetime, str]:
     """
     try:
         at, turn_id = base64.urlsafe_b64decode(cursor.encode()).decode().split("|", 1)
-        return datetime.fromisoformat(at), turn_id
+        return clamped(datetime.fromisoformat(at).replace(tzinfo=UTC)), turn_id
     except (ValueError, binascii.Error, UnicodeError):
         raise InvalidInputError("cursor: not one that this API gave out") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from stagewatch.scorer.text.citations import lists_sources, without_citations
 from stagewatch.scorer.text.refusals import is_advice, is_small_talk, says_it_cannot
 from stagewatch.scorer.text.sentences import sentence_spans
 from stagewatch.scorer.text.words import STOP, content_stems, read_words
@@ -14,22 +15,13 @@ _SUBJECT = (
     r"no|all|most|some|each)\b"
 )
 _CLAUSE = re.compile(
-    r";\s+(?![^\[]*\])"
+    r";\s+(?![^\[]*\])(?![^(]*\))"
     r"|,\s+(?:and|but|so|while|whereas|although|though)\s+(?=" + _SUBJECT + r")"
     r"|,?\s+(?:but(?!\s+(?:also|not|only|rather|for)\b)|whereas)\s+"
     r"|\s+and\s+(?=(?:you|it|they|we|he|she|there)\s)",
     re.IGNORECASE,
 )
 _BULLET = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.)])\s+")
-# What names a source, not a fact: [1], [1, 2], [^3], [refund-policy#v7#0], 【4†page】, (source 2).
-# A word in brackets without a digit or a separator is text, and so is an amount of money.
-_MARK = r"\^?(?![$€£¥])[^\s\[\],;]*[\d#_:/][^\s\[\],;]*"
-_CITATION = re.compile(
-    r"\s?(?:\[" + _MARK + r"(?:\s?[,;]\s?" + _MARK + r")*\](?!\()"
-    r"|【[^】]{1,80}】"
-    r"|\((?:source|doc|document|passage)s?\W*\d[^)]*\))",
-    re.IGNORECASE,
-)
 _LEAD = re.compile(
     r"^(?:(?:yes|no|sure|certainly|indeed|actually|of course|absolutely|well|so|also|"
     r"in addition|"
@@ -73,7 +65,7 @@ class AnswerReading:
 def plain(text: str) -> str:
     """`text` without bullets, citations, markdown, leading particles and tone words."""
     body = _BULLET.sub("", text).replace("**", "").replace("`", "")
-    body = _LEAD.sub("", _CITATION.sub("", body).strip())
+    body = _LEAD.sub("", without_citations(body).strip())
     return _TONE.sub("", body).strip()
 
 
@@ -92,6 +84,8 @@ def read_answer(answer: str) -> AnswerReading:
                 claims.extend(c for c in rest if not _states_nothing(c.text))
             continue
         if is_small_talk(sentence) or not content_stems(read_words(sentence)):
+            continue
+        if lists_sources(sentence):
             continue
         (advice if is_advice(sentence) else claims).extend(_clauses(answer, start, end))
     refused = unable and not claims

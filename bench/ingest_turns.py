@@ -1,0 +1,72 @@
+"""Assembly for the ingest bench: turns a CPU second, and how late turns come at a steady rate."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+from ingest_load import cpu_s, http_sender, run_load
+from ingest_payloads import Payloads
+from tests.support.collector_process import PROTOBUF, CollectorProcess
+
+_TURNS = "SELECT uniqExact(turn_id) AS n FROM turns"
+
+
+def turns_per_cpu_second(payloads: Payloads, *, bodies: int = 60) -> dict[str, float]:
+    """Spans are stored first; then a process starts that has nothing to do but assemble them."""
+    folder = Path(tempfile.mkdtemp(prefix="ingest-", dir="/tmp"))
+    idle = {"STAGEWATCH_QUIET_SECONDS": "36000", "STAGEWATCH_ORPHAN_SECONDS": "36000"}
+    sent = payloads.bodies("ragmix", 500, bodies)
+    try:
+        with CollectorProcess(folder / "data", **idle) as collector:
+            run_load(http_sender(collector.http_port, PROTOBUF), sent)
+            collector.wait_drained()
+            assert collector.terminate() is None
+        with CollectorProcess(folder / "data", STAGEWATCH_QUIET_SECONDS="0") as collector:
+            process = psutil.Process(collector.process.pid)
+            before, started = cpu_s(process), time.perf_counter()
+            collector.wait_for(lambda: collector.value(_TURNS) >= 100 * bodies, deadline_s=300)
+            cpu, wall = cpu_s(process) - before, time.perf_counter() - started
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    turns = 100 * bodies
+    return {
+        "turns": turns,
+        "turns_per_cpu_second": round(turns / cpu),
+        "turns_per_second": round(turns / wall),
+        "assembly_cpu_us_per_span": round(cpu / (5 * turns) * 1e6, 1),
+    }
+
+
+def turn_delay(payloads: Payloads, *, rate: int = 500, seconds: int = 15) -> dict[str, float]:
+    """Seconds from the end of a turn's quiet time to its row, at `rate` turns a second."""
+    folder = Path(tempfile.mkdtemp(prefix="ingest-", dir="/tmp"))
+    quiet = 1.0
+    sent = payloads.bodies("ragmix", 500, rate // 100 * seconds)
+    try:
+        with CollectorProcess(
+            folder / "data", STAGEWATCH_QUIET_SECONDS=str(quiet), STAGEWATCH_SEGMENT_SECONDS="1"
+        ) as collector:
+            send = http_sender(collector.http_port, PROTOBUF)()
+            started = time.perf_counter()
+            for number, body in enumerate(sent):
+                time.sleep(max(0.0, started + number / (rate / 100) - time.perf_counter()))
+                send(body)
+            collector.wait_for(lambda: collector.value(_TURNS) >= 100 * len(sent), deadline_s=120)
+            found = collector.rows(
+                """SELECT quantile(0.5)(late) AS p50, quantile(0.99)(late) AS p99 FROM (
+                SELECT dateDiff('millisecond', r.first_received, t.at) / 1000 AS late FROM
+                (SELECT trace_id, min(assembled_at) AS at FROM turns GROUP BY trace_id) AS t
+                JOIN (SELECT lower(hex(trace_id)) AS trace, min(first_received) AS first_received
+                FROM trace_index GROUP BY trace) AS r ON r.trace = t.trace_id)"""
+            )[0]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return {
+        "turns_per_second": rate,
+        "p50_s_after_quiet": round(found["p50"] - quiet, 2),
+        "p99_s_after_quiet": round(found["p99"] - quiet, 2),
+    }
