@@ -62,7 +62,7 @@ def over_grpc(
 
 def code_of(answer: Any) -> grpc.StatusCode:
     assert isinstance(answer, grpc.RpcError), answer
-    code: grpc.StatusCode = answer.code()  # type: ignore[attr-defined] # every error of a call has it
+    code: grpc.StatusCode = answer.code()
     return code
 
 

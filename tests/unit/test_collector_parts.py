@@ -13,11 +13,11 @@ import pytest
 import xxhash
 import zstandard
 
-from stagewatch.collector.assembler import Pending, compare
 from stagewatch.collector.duplicates import RecentBodies, body_key
 from stagewatch.collector.frames import Frame
 from stagewatch.collector.http_answers import content_form
 from stagewatch.collector.inflate import inflate, known_encoding
+from stagewatch.collector.pending import Pending, compare
 from stagewatch.collector.refusal import RefusedError
 from stagewatch.collector.segments import Sealed, bury, frames_of, halve, recover, sealed_segments
 from stagewatch.collector.spool import Entry, Limits, Spool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -28,6 +28,11 @@ def _moment(at: datetime) -> datetime:
 
 Moment = Annotated[datetime, AfterValidator(_moment)]
 """A time in a request: it must say its offset, and is moved into the range that can be stored."""
+
+CLOCK_SLACK = timedelta(minutes=10)
+"""Clocks of apps run ahead by this much at most; a turn beyond it carries a wrong time, and would
+stand first on every list for ever.
+"""
 
 _MAYBE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)

@@ -8,33 +8,47 @@ from typing import Any
 from stagewatch.api.views import summaries
 from stagewatch.core.store.client import Store
 from stagewatch.core.store.documents import list_documents
-from stagewatch.core.store.turns import TurnFilter, count_turns, list_turns
+from stagewatch.core.store.turns import (
+    TurnFilter,
+    count_turns,
+    list_turns,
+    number_of_turns,
+    question_starts,
+)
+from stagewatch.scorer.alerts import worst_first
 from stagewatch.scorer.calibration_state import uncalibrated_metrics
-from stagewatch.scorer.estimate import mean_estimate
+from stagewatch.scorer.estimate import few_of, mean_estimate
 
 _VERDICTS = """
-SELECT passed, inclusion, stage FROM diagnoses FINAL
-WHERE project = {project:String} AND started_at >= {since:DateTime64(6, 'UTC')}
-  AND started_at < {until:DateTime64(6, 'UTC')} AND inclusion IS NOT NULL
+SELECT d.passed AS passed, d.inclusion AS inclusion, d.stage AS stage,
+       t.conversation_id AS conversation_id
+FROM (SELECT turn_id, passed, inclusion, stage FROM diagnoses FINAL
+      WHERE project = {project:String} AND started_at >= {since:DateTime64(6, 'UTC')}
+        AND started_at < {until:DateTime64(6, 'UTC')} AND inclusion IS NOT NULL) AS d
+LEFT JOIN (SELECT turn_id, conversation_id FROM turns FINAL
+      WHERE project = {project:String} AND started_at >= {since:DateTime64(6, 'UTC')}
+        AND started_at < {until:DateTime64(6, 'UTC')} AND replaced_by = '') AS t
+  ON t.turn_id = d.turn_id
 """
 
 
 def load_overview(store: Store, project: str, since: datetime, until: datetime) -> dict[str, Any]:
     """What the overview shows for [since, until)."""
     wanted = TurnFilter(project=project, since=since, until=until)
-    total, exact = count_turns(store, wanted)
+    total = number_of_turns(store, wanted)
     rows = store.rows(_VERDICTS, {"project": project, "since": since, "until": until})
     known = [row for row in rows if row["passed"] is not None]
     passed = mean_estimate(
         [1.0 if row["passed"] else 0.0 for row in known],
         [row["inclusion"] for row in known],
-        [""] * len(known),
+        [row["conversation_id"] for row in known],
     )
     flagged = TurnFilter(project=project, flagged=True)
     failing, _ = list_turns(
         store, TurnFilter(project=project, since=since, until=until, flagged=True), limit=8
     )
     alerts = [a for a in list_documents(store, "alerts", project=project) if a["state"] == "open"]
+    grouped = group_alerts(alerts)
     first = store.value(
         """SELECT min(started_at) FROM turns WHERE project = {project:String}
            AND started_at >= {since:DateTime64(6, 'UTC')} AND replaced_by = '' AND NOT probe""",
@@ -44,12 +58,13 @@ def load_overview(store: Store, project: str, since: datetime, until: datetime) 
         # Charts begin where the data does, so that a young project is not a dot at the edge.
         "chart_since": max(since, first.replace(tzinfo=UTC)) if total else since,
         "total": total,
-        "exact": exact,
         "passed": passed,
+        "few": few_of("pass_rate", passed) if passed else "",
         "unscored": len(rows) - len(known),
         "stages": _stage_counts(rows),
         "open_flags": count_turns(store, flagged)[0],
-        "alerts": group_alerts(alerts),
+        "alerts": grouped,
+        "questions": question_starts(store, (t for a in grouped[:3] for t in a["turn_ids"][:5])),
         "recent": summaries(store, failing),
         "uncalibrated": uncalibrated_metrics(store, project),
         "since": since,
@@ -58,12 +73,12 @@ def load_overview(store: Store, project: str, since: datetime, until: datetime) 
 
 
 def group_alerts(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Alerts of one stage that one change brought, as one: newest first, `also` has the others.
+    """Alerts of one stage that one change brought, as one: worst first, `also` has the others.
 
     A broken deployment moves several metrics; a person wants to read of it once.
     """
     groups: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
-    for alert in sorted(alerts, key=lambda a: str(a["opened_at"]), reverse=True):
+    for alert in worst_first(alerts):
         key = (alert["stage"], tuple(alert["near"]))
         if key in groups:
             groups[key]["also"].append(alert["sentence"].split(": ", 1)[1].split(" since ")[0])

@@ -122,13 +122,15 @@ def page_json(
     next_cursor: str | None = None,
     total: int | None = None,
     total_exact: bool = True,
+    **more: object,
 ) -> bytes:
-    """The list envelope of the contract."""
+    """The list envelope of the contract; `more` stands beside it."""
     return to_json(
         {
             "items": items,
             "next_cursor": next_cursor,
             "total": len(items) if total is None else total,
             "total_exact": total_exact,
+            **more,
         }
     )

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from stagewatch.collector.counters import Counters
+from stagewatch.collector.pending import EPOCH, OVERLAP, Change, Pending, Waiting, compare
 from stagewatch.core.clock import Clock, rfc3339
-from stagewatch.core.codec import from_json, to_text
+from stagewatch.core.codec import from_json
 from stagewatch.core.errors import StagewatchError
 from stagewatch.core.model import LogRow, SpanRow, Turn
 from stagewatch.core.settings import Settings
@@ -30,148 +30,10 @@ log = logging.getLogger("stagewatch.collector.assembler")
 Assemble = Callable[[Sequence[SpanRow], Sequence[LogRow]], list[Turn]]
 
 POLL_SECONDS = 0.5
-MAX_PENDING = 200_000
 BATCH_TRACES = 400
 BATCH_SPANS = 20_000
-# An insert's rows show up when it is done, with the time at which it began. One writer's rows come
-# in order; those of several writers may not, so the last half minute is looked at again at times.
-_OVERLAP = timedelta(seconds=30)
 _LOOK_BACK_SECONDS = 10.0
 _SAVE_SECONDS = 5.0
-_TOUCHES = 50_000
-_REMEMBERED_ROOTS = 100_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(slots=True)
-class Waiting:
-    """A trace that got spans: when first and last since it was assembled, and if a root came."""
-
-    first: datetime
-    last: datetime
-    has_root: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What assembling a trace anew means for its stored turns."""
-
-    write: tuple[Turn, ...]
-    retire: tuple[Turn, ...]
-
-
-def compare(stored: Sequence[Turn], fresh: Sequence[Turn]) -> Change:
-    """Which turns to write and which stored ones to retire.
-
-    A stored turn is retired when it is not among the fresh ones, or when its start moved into
-    another minute: the minute is part of its key, so the new row would not replace it.
-    """
-    before = {turn.turn_id: turn for turn in stored}
-    after = {turn.turn_id: turn for turn in fresh}
-    write = [
-        turn
-        for turn in fresh
-        if turn.turn_id not in before or to_text(before[turn.turn_id]) != to_text(turn)
-    ]
-    retire = [
-        turn
-        for turn in stored
-        if turn.turn_id not in after
-        or _minute(after[turn.turn_id].started_at) != _minute(turn.started_at)
-    ]
-    return Change(tuple(write), tuple(retire))
-
-
-def _minute(at: datetime) -> datetime:
-    return at.replace(second=0, microsecond=0)
-
-
-class Pending:
-    """The traces that wait for their quiet time. Pure: times come in as arguments."""
-
-    def __init__(self, quiet: timedelta, orphan: timedelta) -> None:
-        self._quiet = quiet
-        self._orphan = orphan
-        self.traces: dict[tuple[str, str], Waiting] = {}
-        self._rooted: dict[tuple[str, str], None] = {}
-        self._seen: dict[tuple[str, str, datetime], None] = {}
-        self.read_to = _EPOCH
-
-    def touch(
-        self, project: str, trace: str, touched: datetime, *, now: datetime, has_root: bool
-    ) -> None:
-        """Note one touch; a touch that was noted before is ignored.
-
-        A touch from the future (the clock went back, or the engine's runs ahead) counts as now:
-        what comes until then would else be missed, and what waits would wait for that time.
-        """
-        if (project, trace, touched) in self._seen:
-            return
-        self._seen[project, trace, touched] = None
-        at = min(touched, now)
-        self.read_to = max(self.read_to, at)
-        key = (project, trace)
-        has_root = has_root or key in self._rooted
-        waiting = self.traces.get(key)
-        if waiting is None:
-            self.traces[key] = Waiting(at, at, has_root)
-        else:
-            waiting.last = max(waiting.last, at)
-            waiting.first = min(waiting.first, at)
-            waiting.has_root = waiting.has_root or has_root
-
-    def rewind(self, now: datetime) -> None:
-        """Follow a clock that was set back: nothing that is known may lie after `now`."""
-        if self.read_to <= now:
-            return
-        self.read_to = now
-        for waiting in self.traces.values():
-            waiting.first, waiting.last = min(waiting.first, now), min(waiting.last, now)
-
-    def since(self, overlap: timedelta = _OVERLAP) -> datetime:
-        """Where to read touches from: `overlap` before the newest one."""
-        return self.read_to - overlap if self.read_to > _EPOCH else _EPOCH
-
-    def seen_since(self, since: datetime) -> int:
-        """How many touches after `since` are noted."""
-        return sum(key[2] > since for key in self._seen)
-
-    def read_limit(self) -> int:
-        """How many touches to read: room for new traces, beside those that are read again."""
-        return len(self._seen) + min(_TOUCHES, max(0, MAX_PENDING - len(self.traces)))
-
-    def take_due(self, now: datetime, limit: int) -> list[tuple[str, str, Waiting]]:
-        """Take out at most `limit` traces whose quiet time is over."""
-        due = []
-        for key, waiting in self.traces.items():
-            quiet = self._quiet if waiting.has_root else self._orphan
-            if waiting.last + quiet <= now:
-                due.append((*key, waiting))
-                if len(due) >= limit:
-                    break
-        for project, trace, waiting in due:
-            del self.traces[project, trace]
-            if waiting.has_root:
-                self._rooted[project, trace] = None
-        while len(self._rooted) > _REMEMBERED_ROOTS:
-            del self._rooted[next(iter(self._rooted))]
-        return due
-
-    def put_back(self, traces: Iterable[tuple[str, str, Waiting]]) -> None:
-        """Take traces in again that could not be read or written."""
-        for project, trace, waiting in traces:
-            self.traces.setdefault((project, trace), waiting)
-
-    def watermark(self) -> datetime:
-        """All touches up to here are done with."""
-        oldest = min((waiting.first for waiting in self.traces.values()), default=None)
-        return self.since() if oldest is None else min(oldest, self.since())
-
-    def forget(self) -> None:
-        """Drop notes of touches that are not read again."""
-        since = self.since()
-        for key in [key for key in self._seen if key[2] <= since]:
-            del self._seen[key]
 
 
 class Assembler:
@@ -192,11 +54,15 @@ class Assembler:
         self._counters = counters
         self._assemble = assemble
         self._wrote = wrote
+        number, _, shares = settings.assembly_share.partition("/")
+        self._share = {"share": int(number) - 1, "shares": int(shares)}
+        # Each share has read up to a place of its own.
+        self._watermark = "watermark" if shares == "1" else f"watermark {settings.assembly_share}"
         self._reopen = timedelta(hours=settings.reopen_hours)
         self.pending = Pending(
             timedelta(seconds=settings.quiet_seconds), timedelta(seconds=settings.orphan_seconds)
         )
-        self._saved = _EPOCH
+        self._saved = EPOCH
         self._saved_at = self._look_back_at = clock.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="assembler", daemon=True)
@@ -270,11 +136,11 @@ class Assembler:
         if now >= self._look_back_at:
             self._look_back_at = now + _LOOK_BACK_SECONDS
             back = self.pending.since()
-            if self._store.value(query("spans_touch_count"), {"since": back}) != (
+            if self._store.value(query("spans_touch_count"), {"since": back, **self._share}) != (
                 self.pending.seen_since(back)
             ):
                 since = back
-        asked = {"since": since, "limit": self.pending.read_limit()}
+        asked = {"since": since, "limit": self.pending.read_limit(), **self._share}
         for row in self._store.rows(query("spans_touches"), asked):
             self.pending.touch(
                 row["project"],
@@ -286,9 +152,9 @@ class Assembler:
         self.pending.forget()
 
     def _load(self) -> None:
-        found = get_document(self._store, "assembler", "watermark")
+        found = get_document(self._store, "assembler", self._watermark)
         if found is not None:
-            self.pending.read_to = datetime.fromisoformat(found["touched_at"]) + _OVERLAP
+            self.pending.read_to = datetime.fromisoformat(found["touched_at"]) + OVERLAP
             self._saved = datetime.fromisoformat(found["touched_at"])
 
     def _save(self, *, force: bool) -> None:
@@ -299,7 +165,7 @@ class Assembler:
         # Touches at the mark itself are read again: `touched_at > since`.
         body = {"touched_at": rfc3339(mark - timedelta(milliseconds=1))}
         try:
-            put_document(self._store, "assembler", "watermark", body, at=self._clock.now())
+            put_document(self._store, "assembler", self._watermark, body, at=self._clock.now())
         except StagewatchError as error:
             log.warning("the assembler's watermark is not saved", extra={"why": str(error)})
             return

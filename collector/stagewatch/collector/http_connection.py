@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import httptools
 
+from stagewatch.collector.http_parse import ChunkReader, Head, parse_head
 from stagewatch.collector.refusal import RefusedError, bad_request, overloaded, too_large
 
 MAX_HEAD = 64 << 10
@@ -22,17 +22,6 @@ LINGER_BYTES = 256 << 20
 LINGER_SECONDS = 5.0
 _SCRATCH = 256 << 10
 _WHOLE_BUFFER = 8 << 20
-
-
-@dataclass(slots=True)
-class Head:
-    """The head of a request; header names in lower case. `length` is None for a chunked body."""
-
-    method: str = ""
-    path: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
-    keep_alive: bool = True
-    length: int | None = 0
 
 
 class Budget:
@@ -67,73 +56,6 @@ class Budget:
         self._kept -= len(buffer) if buffer is not None else 0
 
 
-class _HeadReader:
-    """Callbacks of the parser while it reads a head; httptools calls them by these names."""
-
-    def __init__(self, head: Head) -> None:
-        self._head = head
-        self._url = b""
-
-    def on_url(self, part: bytes) -> None:
-        self._url += part
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        key = name.decode("latin-1").lower()
-        self._head.headers[key] = value.decode("latin-1").strip()
-
-    def on_headers_complete(self) -> None:
-        self._head.path = self._url.decode("latin-1").partition("?")[0]
-
-
-def parse_head(raw: bytes) -> Head:
-    """The head in `raw`, which ends with the empty line.
-
-    Raises:
-        RefusedError: 400, not HTTP.
-    """
-    head = Head()
-    parser = httptools.HttpRequestParser(_HeadReader(head))
-    try:
-        parser.feed_data(raw)
-        head.method = parser.get_method().decode("latin-1")
-        head.keep_alive = parser.should_keep_alive()
-        if "chunked" in head.headers.get("transfer-encoding", "").lower():
-            head.length = None
-        else:
-            head.length = int(head.headers.get("content-length", "0"))
-    except (httptools.HttpParserError, httptools.HttpParserUpgrade, ValueError):
-        raise bad_request("this is not an HTTP/1.1 request") from None
-    return head
-
-
-class _ChunkReader:
-    """Gathers a chunked body, at most `limit` bytes."""
-
-    def __init__(self, raw_head: bytes, limit: int) -> None:
-        self._parser = httptools.HttpRequestParser(self)
-        self.body = bytearray()
-        self.done = False
-        self.too_much = False
-        self.more_follows = False
-        self.limit = limit
-        self._parser.feed_data(raw_head)
-
-    def on_message_begin(self) -> None:
-        self.more_follows = self.done
-
-    def on_body(self, part: bytes) -> None:
-        if len(self.body) + len(part) > self.limit:
-            self.too_much = True
-        else:
-            self.body += part
-
-    def on_message_complete(self) -> None:
-        self.done = True
-
-    def feed(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-
 Serve = Callable[["Connection", Head, RefusedError | None], Awaitable[None]]
 """Answers one request; with a RefusedError the head could not be read and that is the answer."""
 
@@ -161,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._received: bytearray | None = None
         self._filled = 0
         self._wanted = 0
-        self._chunks: _ChunkReader | None = None
+        self._chunks: ChunkReader | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._taken = 0
         self._eof = False
@@ -317,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             return bytearray()
         self._waiter = self._loop.create_future()
         if head.length is None:
-            self._chunks = _ChunkReader(self._raw_head, limit)
+            self._chunks = ChunkReader(self._raw_head, limit)
             following, self._head = bytes(self._head), bytearray()
             self._feed_chunks(following)
         else:

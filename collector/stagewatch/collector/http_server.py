@@ -13,7 +13,8 @@ from stagewatch.collector.access import Access
 from stagewatch.collector.allowance import Allowances
 from stagewatch.collector.counters import Counters
 from stagewatch.collector.http_answers import Form, content_form, refusal, success
-from stagewatch.collector.http_connection import Budget, Connection, Head
+from stagewatch.collector.http_connection import Budget, Connection
+from stagewatch.collector.http_parse import Head
 from stagewatch.collector.inflate import inflate, known_encoding
 from stagewatch.collector.intake import Intake
 from stagewatch.collector.refusal import (

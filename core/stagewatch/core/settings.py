@@ -66,6 +66,9 @@ class Settings:
     orphan_seconds: float = setting(
         30.0, help="Quiet time for a trace whose root has not come before it is assembled anyway."
     )
+    assembly_share: str = setting(
+        "1/1", help="Share of the traces this collector assembles: '2/3' is the second of three."
+    )
     reopen_hours: float = setting(24.0, help="How long late spans re-open a turn.")
     ack: str = setting("spool", help="When a sender gets its yes: 'spool' or 'insert'.")
     spool_max_mb: int = setting(4096, help="Size of the spool at which senders are told to wait.")
@@ -194,6 +197,12 @@ def _check(settings: Settings) -> Settings:
             raise SettingsError(f"{PREFIX}{name.upper()}: {value} is not a port (0 to 65535)")
     if settings.ack not in {"spool", "insert"}:
         raise SettingsError(f"{PREFIX}ACK: {settings.ack!r}: use 'spool' or 'insert'")
+    share = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", settings.assembly_share)
+    if share is None or not 1 <= int(share[1]) <= int(share[2]):
+        raise SettingsError(
+            f"STAGEWATCH_ASSEMBLY_SHARE: {settings.assembly_share!r}: use '1/1', or '2/3' for the "
+            "second of three collectors"
+        )
     if settings.judge not in {"embedded", "openai"}:
         raise SettingsError(f"{PREFIX}JUDGE: {settings.judge!r}: use 'embedded' or 'openai'")
     for attribute, name in settings.attribute_map.items():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from stagewatch.core.store.scores import Reading
 from stagewatch.scorer.drift import Alarm, detect
-from stagewatch.scorer.estimate import mean_estimate
+from stagewatch.scorer.estimate import Estimate, mean_estimate, wilson
 from stagewatch.scorer.series import Break, breaks, value_for
 
 FAMILY_ALPHA = 0.01
@@ -19,6 +20,10 @@ FAMILY_ALPHA = 0.01
 NEAR = timedelta(hours=24)
 NEAR_READINGS = 25
 MAX_TURNS = 20
+RECOVERY_READINGS = 500
+"""Readings after the next change that tell whether it mended things; a later fall has an alert of
+its own, and must not reopen this one."""
+FEWEST_RECOVERED = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,21 @@ MONITORS: tuple[Monitor, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
+class Recovery:
+    """What the goodness was from the next change on: `back` when it lies within the 95 %
+    interval of the good times or above, on at least `FEWEST_RECOVERED` turns.
+    """
+
+    at: datetime
+    what: str
+    value: float
+    n: int
+    back: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Alert:
-    """An alarm as people read it. `start`/`end` shares are of the goodness, 0 to 1."""
+    """An alarm as people read it. `before`/`after` shares are of the goodness, 0 to 1."""
 
     alert_id: str
     project: str
@@ -69,6 +87,8 @@ class Alert:
     turn_ids: tuple[str, ...]
     calibrated: bool = True
     stages: dict[str, int] = field(default_factory=dict)
+    n: int = 0
+    recovery: Recovery | None = None
 
 
 def goodness(monitor: Monitor, reading: Reading) -> float | None:
@@ -113,10 +133,47 @@ def alerts_of(
     values = [goodness(monitor, r) or 0.0 for r in used]
     changes = breaks(used)
     found = detect(values, restarts(used, changes), alpha=alpha)
+    starts = [alarm.start for alarm in found[1:]] + [len(used)]
     return [
-        _alert(project, monitor, used, values, changes, alarm, stages, calibrated=calibrated)
-        for alarm in found
+        replace(
+            _alert(project, monitor, used, values, changes, alarm, stages, calibrated=calibrated),
+            recovery=_recovery(used, values, changes, alarm, following),
+        )
+        for alarm, following in zip(found, starts, strict=True)
     ]
+
+
+def _recovery(
+    readings: Sequence[Reading],
+    values: Sequence[float],
+    changes: Sequence[Break],
+    alarm: Alarm,
+    following: int,
+) -> Recovery | None:
+    """How the stream went on after the first change that came after the alarm.
+
+    `following` is where the stream's next fall begins. None before the next change, and before
+    any reading after it.
+    """
+    change = next((item for item in changes if item.at > readings[alarm.at].at), None)
+    if change is None:
+        return None
+    begin = next(i for i, reading in enumerate(readings) if reading.at >= change.at)
+    span = range(begin, min(following, begin + RECOVERY_READINGS))
+    since = _estimate(readings, values, span)
+    good = wilson(alarm.reference_mean, max(alarm.reference_n, 1))
+    if since is None:
+        return None
+    back = since.n >= FEWEST_RECOVERED and since.value >= good[0]
+    return Recovery(change.at, change.what, since.value, since.n, back)
+
+
+def _estimate(readings: Sequence[Reading], values: Sequence[float], span: range) -> Estimate | None:
+    return mean_estimate(
+        [values[i] for i in span],
+        [readings[i].inclusion for i in span],
+        [readings[i].conversation_id for i in span],
+    )
 
 
 def _alert(
@@ -135,11 +192,7 @@ def _alert(
     later = [item.at for item in changes if item.at > opened]
     end = next((i for i, r in enumerate(readings) if later and r.at >= later[0]), len(readings))
     span = range(alarm.start, end)
-    estimate = mean_estimate(
-        [values[i] for i in span],
-        [readings[i].inclusion for i in span],
-        [readings[i].conversation_id for i in span],
-    )
+    estimate = _estimate(readings, values, span)
     bad = [readings[i].turn_id for i in span if values[i] < 0.5]
     named = Counter(stages[t] for t in bad if stages.get(t, "ok") not in {"ok", "unknown"})
     stage = named.most_common(1)[0][0] if named else monitor.stage
@@ -160,12 +213,33 @@ def _alert(
         after=after,
         low=low,
         high=high,
-        sentence=sentence(monitor, stage, alarm.reference_mean, after, low, high, since, near),
+        sentence=sentence(
+            monitor, stage, alarm.reference_mean, after, low, high, len(span), since, near
+        ),
         near=near,
         turn_ids=tuple(shown[:MAX_TURNS]),
         calibrated=calibrated,
         stages=dict(named),
+        n=len(span),
     )
+
+
+def worst_first(alerts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Stored alerts as a person should read them: open ones first, of these what has not
+    recovered, then the largest drop; the others newest first.
+    """
+
+    def key(alert: Mapping[str, Any]) -> tuple[bool, bool, float]:
+        is_open = alert["state"] == "open"
+        return (not is_open, is_open and is_back(alert), -(alert["from"] - alert["to"]) * is_open)
+
+    newest = sorted(alerts, key=lambda alert: str(alert["opened_at"]), reverse=True)
+    return [dict(alert) for alert in sorted(newest, key=key)]
+
+
+def is_back(alert: Mapping[str, Any]) -> bool:
+    """Whether a stored alert's stream is back where it was in the good times."""
+    return bool((alert.get("recovery") or {}).get("back"))
 
 
 def _near(
@@ -190,12 +264,16 @@ def sentence(
     after: float,
     low: float,
     high: float,
+    n: int,
     since: datetime,
     near: Sequence[str],
 ) -> str:
-    """An alert in words: stage, from what to what with interval, since when, what changed."""
+    """An alert in words: stage, from what to what with interval and number of turns, since when,
+    what changed.
+    """
     changed = f" Near then: {'; '.join(near)}." if near else " No version changed near then."
     return (
         f"{stage.replace('_', ' ')}: {monitor.label} fell from {before:.0%} to {after:.0%} "
-        f"(95 % interval {low:.0%} to {high:.0%}) since {since:%Y-%m-%d %H:%M} UTC.{changed}"
+        f"(95 % interval {low:.0%} to {high:.0%}, n {n:,}) since {since:%Y-%m-%d %H:%M} UTC."
+        f"{changed}"
     )

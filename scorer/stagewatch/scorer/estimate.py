@@ -42,6 +42,38 @@ class Estimate:
     wide: bool
 
 
+_SIDES: dict[str, tuple[str, str]] = {
+    "pass_rate": ("passes", "failures"),
+    "hard_fail_rate": ("hard fails", "turns without one"),
+    "miss_rate": ("misses", "hits"),
+    "mean": ("high values", "low values"),
+}
+"""What the ones and the zeros behind a share are called."""
+
+_QUANTILE_TAIL = {"median": 0.5, "p90": 0.1}
+
+
+def few_of(stat: str, estimate: Estimate) -> str:
+    """What there are few of, where that is why the interval is wide; "" when it is not wide.
+
+    Fewer than `FEW_FAILURES` on one side of a share is "few failures" however many turns there
+    are; on both sides it is "few turns". Wide with enough of both, the readings lean together
+    or weigh unevenly: "few conversations".
+    """
+    if stat in _QUANTILE_TAIL:
+        return "few turns" if estimate.n * _QUANTILE_TAIL[stat] < FEW_FAILURES else ""
+    if not estimate.wide:
+        return ""
+    ones, zeros = estimate.n * estimate.value, estimate.n * (1 - estimate.value)
+    if estimate.n < 2 * FEW_FAILURES:
+        return "few turns"
+    if zeros < FEW_FAILURES:
+        return f"few {_SIDES[stat][1]}"
+    if ones < FEW_FAILURES:
+        return f"few {_SIDES[stat][0]}"
+    return "few conversations"
+
+
 def z_of(confidence: float) -> float:
     """The two-sided standard normal quantile, 1.96 for 0.95."""
     return NormalDist().inv_cdf(0.5 + confidence / 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,13 @@ from typing import Literal, get_args
 
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.store.scores import Reading
-from stagewatch.scorer.estimate import Estimate, mean_estimate, quantile_estimate, worst_case
+from stagewatch.scorer.estimate import (
+    Estimate,
+    few_of,
+    mean_estimate,
+    quantile_estimate,
+    worst_case,
+)
 
 Stat = Literal["pass_rate", "mean", "hard_fail_rate", "median", "p90", "miss_rate"]
 STATS: tuple[str, ...] = get_args(Stat)
@@ -21,12 +28,14 @@ MAX_POINTS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One step of a series. With n 0 `estimate`, `low` and `high` are None.
+    """One step of a series, from `at` to `until`. With n 0 `estimate`, `low` and `high` are None.
 
-    `worst_low`/`worst_high` bound a mean or rate if every unscored turn had been 0 or 1.
+    `worst_low`/`worst_high` bound a mean or rate if every unscored turn had been 0 or 1. `few`
+    says in words what there are few of where that is why the interval is wide.
     """
 
     at: datetime
+    until: datetime
     group: str | None
     n: int
     estimate: float | None
@@ -37,6 +46,7 @@ class Point:
     fingerprint: str
     worst_low: float | None = None
     worst_high: float | None = None
+    few: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +88,23 @@ def _estimate(stat: str, readings: Sequence[Reading]) -> Estimate | None:
 
 
 def _point(
-    at: datetime, group: str | None, fingerprint: str, stat: str, readings: Sequence[Reading]
+    span: tuple[datetime, datetime],
+    group: str | None,
+    fingerprint: str,
+    stat: str,
+    readings: Sequence[Reading],
 ) -> Point:
     found = _estimate(stat, readings)
     unscored = Counter(r.reason.partition(":")[0] for r in readings if r.status == "unscored")
     if found is None:
-        return Point(at, group, 0, None, None, None, True, dict(unscored), fingerprint)
+        return Point(*span, group, 0, None, None, None, True, dict(unscored), fingerprint)
     bounds: tuple[float | None, float | None] = (None, None)
     if stat not in {"median", "p90"}:
         lost = sum(1 / r.inclusion for r in readings if r.status == "unscored")
         kept = sum(1 / r.inclusion for r in readings if r.status == "scored")
         bounds = worst_case(found, lost, kept)
     return Point(
-        at,
+        *span,
         group,
         found.n,
         found.value,
@@ -100,6 +114,7 @@ def _point(
         dict(unscored),
         fingerprint,
         *bounds,
+        few_of(stat, found),
     )
 
 
@@ -110,23 +125,46 @@ def series(
     since: datetime,
     step: timedelta,
     group_by: str | None = None,
+    cuts: Sequence[datetime] = (),
 ) -> list[Point]:
     """Points of `stat` for steps of `step` counted from `since`, oldest first.
 
     A point never mixes two judge fingerprints, two bases or two thresholds: a step with a
     change in it gives two points.
+
+    Args:
+        readings: in any order.
+        stat: one of `STATS`.
+        since: begin of the first step.
+        step: length of a step.
+        group_by: a dimension; each of its values has points of its own.
+        cuts: in time order: moments where a step ends early and another begins, so that what a
+            change did is never drawn before it.
     """
-    cells: dict[tuple[datetime, str, str, str, float | None], list[Reading]] = defaultdict(list)
+    cells: dict[_Cell, list[Reading]] = defaultdict(list)
     for reading in readings:
         index = (reading.at - since) // step
         group = reading.dimensions.get(group_by, "") if group_by else ""
-        key = (since + index * step, group, reading.fingerprint, reading.basis, reading.threshold)
-        cells[key].append(reading)
+        span = _between(since + index * step, step, reading.at, cuts)
+        cells[(*span, group, reading.fingerprint, reading.basis, reading.threshold)].append(reading)
     ordered = sorted(cells.items(), key=lambda cell: tuple(str(part) for part in cell[0]))
     return [
-        _point(at, group if group_by else None, fingerprint, stat, members)
-        for (at, group, fingerprint, _, _), members in ordered
+        _point((at, until), group if group_by else None, fingerprint, stat, members)
+        for (at, until, group, fingerprint, _, _), members in ordered
     ]
+
+
+_Cell = tuple[datetime, datetime, str, str, str, float | None]
+
+
+def _between(
+    begin: datetime, step: timedelta, at: datetime, cuts: Sequence[datetime]
+) -> tuple[datetime, datetime]:
+    """The part of the step from `begin` in which `at` lies, cut at changes inside the step."""
+    after = bisect_right(cuts, at)
+    start = max(begin, cuts[after - 1]) if after else begin
+    end = begin + step
+    return start, min(end, cuts[after]) if after < len(cuts) else end
 
 
 def breaks(readings: Sequence[Reading]) -> list[Break]:

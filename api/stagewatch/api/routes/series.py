@@ -17,6 +17,7 @@ from stagewatch.core.errors import NotFoundError
 from stagewatch.core.service import Context
 from stagewatch.core.store.documents import audit, list_documents
 from stagewatch.core.store.scores import readings
+from stagewatch.scorer.alerts import worst_first
 from stagewatch.scorer.calibration_state import calibration_check
 from stagewatch.scorer.series import (
     GroupBy,
@@ -50,14 +51,17 @@ def load_series(
     check_request(stat, begin, end, step)
     begin = floor_time(begin, step)
     live = readings(context.store, project, metric, begin, end)
+    changes = breaks(live)
+    # Groups tell the versions apart already; a rollout would only chop them up.
+    cuts = [] if group_by else [item.at for item in changes]
     return {
         "metric": metric,
         "stat": stat,
         "step_s": step.total_seconds(),
         "since": begin,
         "until": end,
-        "items": series(live, stat=stat, since=begin, step=step, group_by=group_by),
-        "breaks": breaks(live),
+        "items": series(live, stat=stat, since=begin, step=step, group_by=group_by, cuts=cuts),
+        "breaks": changes,
     }
 
 
@@ -102,17 +106,15 @@ def get_drift(context: ContextDep, caller: Reader) -> Response:
 
 @router.get("/alerts")
 def get_alerts(context: ContextDep, caller: Reader, state: str | None = None) -> Response:
-    """Alerts, newest first."""
+    """Alerts: open ones first, the worst of them on top; the others newest first.
+
+    `recovery` tells how the stream went on after the next change, and whether it is `back`.
+    """
     found: list[dict[str, Any]] = list_documents(context.store, COLLECTION, project=caller.project)
     kept: list[dict[str, Any]] = [
         alert for alert in found if state is None or alert["state"] == state
     ]
-    kept.sort(key=_opened, reverse=True)
-    return json_response(page_json(kept))
-
-
-def _opened(alert: dict[str, Any]) -> str:
-    return str(alert["opened_at"])
+    return json_response(page_json(worst_first(kept)))
 
 
 def _move(context: Context, caller: Caller, alert_id: str, state: str) -> Response:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from stagewatch.api.checks import Moment
+from stagewatch.api.checks import CLOCK_SLACK, Moment
 from stagewatch.api.deps import ContextDep, Reader
 from stagewatch.api.views import load_turn_view, page_json, summaries
 from stagewatch.core.auth import ANY_PROJECT
@@ -51,13 +53,18 @@ def get_turns(
     conversation_id: str | None = None,
     chunk_id: str | None = None,
     probe: bool = False,  # noqa: FBT001 - a query parameter
+    future: bool = False,  # noqa: FBT001 - a query parameter
     limit: Limit = 50,
     cursor: str | None = None,
 ) -> Response:
-    """Turn summaries with their scores, newest first."""
+    """Turn summaries with their scores, newest first; `future_total` turns carry a time to come.
+
+    Unless `until` or `future` says otherwise the list ends ten minutes from now. Question and
+    answer are cut to 500 characters, and `question_cut` and `answer_cut` say so.
+    """
     if (metric is None) != (below is None):
         raise InvalidInputError("metric and below go together: metric=faithfulness&below=0.7")
-    wanted = TurnFilter(
+    asked = TurnFilter(
         project=caller.project,
         since=since,
         until=until,
@@ -73,10 +80,33 @@ def get_turns(
         chunk_id=chunk_id,
         probe=probe,
     )
+    wanted, ahead = split_future(asked, context.clock.now(), future=future)
     rows, following = list_turns(context.store, wanted, limit=limit, cursor=cursor)
     total, exact = count_turns(context.store, wanted)
     items = summaries(context.store, rows)
-    return json_response(page_json(items, next_cursor=following, total=total, total_exact=exact))
+    body = page_json(
+        items,
+        next_cursor=following,
+        total=total,
+        total_exact=exact,
+        future_total=count_turns(context.store, ahead)[0],
+    )
+    return json_response(body)
+
+
+def split_future(
+    asked: TurnFilter, now: datetime, *, future: bool
+) -> tuple[TurnFilter, TurnFilter]:
+    """(what to list, the turns among it that carry a time in the future).
+
+    A list without an end of its own ends at `now` and the clocks' slack; with `future` it holds
+    only what lies beyond.
+    """
+    edge = now + CLOCK_SLACK
+    ahead = replace(asked, since=max(asked.since or edge, edge))
+    if future:
+        return ahead, ahead
+    return (asked if asked.until else replace(asked, until=edge)), ahead
 
 
 def find_turn(store: Store, turn_id: str, project: str, *, any_project: bool = False) -> Turn:

@@ -20,7 +20,7 @@ from stagewatch.api.overview import load_overview
 from stagewatch.api.promote import suggest_expected, suggest_failure, suggest_kind, suggest_needs
 from stagewatch.api.routes.datasets import need_dataset
 from stagewatch.api.routes.health import part_health
-from stagewatch.api.routes.turns import find_turn, tree_order
+from stagewatch.api.routes.turns import find_turn, split_future, tree_order
 from stagewatch.api.rows import check_row
 from stagewatch.api.views import load_turn_view, summaries
 from stagewatch.api.web.render import render
@@ -48,10 +48,12 @@ from stagewatch.core.store.turns import (
     TurnFilter,
     count_turns,
     list_turns,
+    question_starts,
     turns_by_id,
     turns_of_conversation,
     turns_of_trace,
 )
+from stagewatch.scorer.alerts import worst_first
 from stagewatch.scorer.calibration_state import calibration_report, labels_of_turn
 
 Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="A frozen version.")]
@@ -89,20 +91,23 @@ def turns(
     index_version: str = "",
     conversation_id: str = "",
     flagged: str = "",
+    future: str = "",
     span: Span = "30d",
     cursor: str | None = None,
 ) -> Response:
     """The list of turns with filters."""
-    wanted = TurnFilter(
+    now = context.clock.now()
+    asked = TurnFilter(
         project=caller.project,
-        since=context.clock.now() - SPANS[span],
+        since=now - SPANS[span],
         q=q or None,
         diagnosis=diagnosis or None,
         release=release or None,
         index_version=index_version or None,
-        conversation_id=conversation_id or None,
+        conversation_id=conversation_id.strip() or None,
         flagged={"yes": True, "no": False}.get(flagged),
     )
+    wanted, ahead = split_future(asked, now, future=future == "yes")
     rows, following = list_turns(context.store, wanted, limit=50, cursor=cursor)
     total, exact = count_turns(context.store, wanted)
     kept = {
@@ -116,16 +121,20 @@ def turns(
         "project": caller.project if caller.project != "default" else "",
     }
     query = {name: value for name, value in kept.items() if value}
+    here = {**query, "future": "yes"} if future == "yes" else query
     return render(
         request,
         caller,
         "turns.html",
+        future=future == "yes",
+        future_total=count_turns(context.store, ahead)[0],
+        future_url="/turns?" + urlencode({**query, "future": "yes"}),
         items=summaries(context.store, rows),
         total=total,
         exact=exact,
         spans=list(SPANS),
         choices=_choices(context.store, caller.project),
-        next_url="/turns?" + urlencode({**query, "cursor": following}) if following else None,
+        next_url="/turns?" + urlencode({**here, "cursor": following}) if following else None,
         **kept | {"project": caller.project},
     )
 
@@ -256,13 +265,15 @@ def dataset(
 
 @router.get("/alerts")
 def alerts(request: Request, context: ContextDep, caller: Reader) -> Response:
-    """Every alert, newest first."""
-    found = list_documents(context.store, "alerts", project=caller.project)
+    """Every alert: open ones first, the worst on top."""
+    found = worst_first(list_documents(context.store, "alerts", project=caller.project))
+    shown = (turn_id for alert in found for turn_id in alert["turn_ids"])
     return render(
         request,
         caller,
         "alerts.html",
-        items=sorted(found, key=lambda alert: alert["opened_at"], reverse=True),
+        items=found,
+        questions=question_starts(context.store, shown),
     )
 
 

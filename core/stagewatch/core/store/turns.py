@@ -144,9 +144,17 @@ class TurnFilter:
     probe: bool = False
 
 
+TEXT_CUT = 500
+"""Characters of question and answer in a list; a single one may be megabytes long."""
+
 SUMMARY_COLUMNS = (
     "turn_id, trace_id, project, service, release, index_version, prompt_version, model, "
-    "conversation_id, turn_index, started_at, duration_ms, question, answer, refused, error, "
+    "conversation_id, turn_index, started_at, duration_ms, "
+    f"leftUTF8(question, {TEXT_CUT}) AS question_start, "
+    f"lengthUTF8(question) > {TEXT_CUT} AS question_cut, "
+    f"leftUTF8(answer, {TEXT_CUT}) AS answer_start, "
+    f"lengthUTF8(answer) > {TEXT_CUT} AS answer_cut, "
+    f"refused, leftUTF8(error, {TEXT_CUT}) AS error_start, "
     "complete, length(chunk_ids) AS chunk_count"
 )
 
@@ -217,7 +225,11 @@ def decode_cursor(cursor: str) -> tuple[datetime, str]:
 def list_turns(
     store: Store, wanted: TurnFilter, *, limit: int = 50, cursor: str | None = None
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """A page of turn summaries, newest first, and the cursor of the next page (None at the end)."""
+    """A page of turn summaries, newest first, and the cursor of the next page (None at the end).
+
+    `question` and `answer` are cut to `TEXT_CUT` characters and an ellipsis, and `question_cut`
+    and `answer_cut` say so.
+    """
     where, params = _where(wanted)
     if cursor:
         at, turn_id = decode_cursor(cursor)
@@ -230,8 +242,41 @@ def list_turns(
         "ORDER BY started_at DESC, turn_id DESC LIMIT {limit:UInt32}",
         {**params, "limit": limit + 1},
     )
-    page = found[:limit]
+    page = [_summary(row) for row in found[:limit]]
     return page, (encode_cursor(page[-1]) if len(found) > limit else None)
+
+
+def _summary(row: Mapping[str, Any]) -> dict[str, Any]:
+    item: dict[str, Any] = {}
+    for name, value in row.items():
+        if not name.endswith("_start"):
+            item[name] = bool(value) if name.endswith("_cut") else value
+            continue
+        field = name.removesuffix("_start")
+        item[field] = f"{value}…" if row.get(f"{field}_cut") else value
+    return item
+
+
+def question_starts(store: Store, turn_ids: Iterable[str], length: int = 60) -> dict[str, str]:
+    """Turn id → the first `length` characters of its question; ids not there are left out."""
+    ids = sorted(set(turn_ids))
+    if not ids:
+        return {}
+    found = store.rows(
+        """SELECT turn_id, leftUTF8(question, {length:UInt32} + 1) AS start FROM turns
+           WHERE turn_id IN {ids:Array(String)} ORDER BY revision DESC LIMIT 1 BY turn_id""",
+        {"ids": ids, "length": length},
+    )
+    return {
+        row["turn_id"]: row["start"] if len(row["start"]) <= length else f"{row['start'][:length]}…"
+        for row in found
+    }
+
+
+def number_of_turns(store: Store, wanted: TurnFilter) -> int:
+    """How many turns match, counted to the end."""
+    where, params = _where(wanted)
+    return int(store.value(f"SELECT count() FROM turns FINAL WHERE {where}", params))
 
 
 def count_turns(store: Store, wanted: TurnFilter) -> tuple[int, bool]:

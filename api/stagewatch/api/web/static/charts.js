@@ -35,7 +35,8 @@
   const layout = (el, body, isPercent) => ({
     margin: { l: 46, r: 12, t: 20, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: css("--soft"), size: 12 }, showlegend: el.dataset.series2 !== undefined, legend: { orientation: "h", y: 1.12 },
-    xaxis: { gridcolor: css("--line"), type: "date", range: el.dataset.range ? JSON.parse(el.dataset.range) : undefined },
+    // The whole window, so that a single point does not stretch the axis to its milliseconds.
+    xaxis: { gridcolor: css("--line"), type: "date", range: [body.since, body.until] },
     yaxis: isPercent ? { gridcolor: css("--line"), tickformat: ".0%", range: [0, 1.04] } : { gridcolor: css("--line"), rangemode: "tozero" },
     hovermode: "x unified", hoverlabel: { bgcolor: css("--panel"), font: { color: css("--text") } },
     shapes: marks(el, body).map((m) => ({ type: "line", x0: m.at, x1: m.at, yref: "paper", y0: 0, y1: 1, line: { color: css("--warn"), width: 1, dash: "dot" } })),
@@ -44,8 +45,10 @@
 
   const traces = (body, color, name, isPercent) => {
     const points = body.items.filter((p) => p.n > 0);
-    const x = points.map((p) => p.at);
-    const text = points.map((p) => `n ${p.n}${p.wide ? ", few" : ""}${Object.keys(p.unscored).length ? ", unscored " + Object.values(p.unscored).reduce((a, b) => a + b, 0) : ""}`);
+    // A point stands in the middle of what it covers; at its beginning a fall would come before its cause.
+    const end = Date.parse(body.until);
+    const x = points.map((p) => new Date((Date.parse(p.at) + Math.min(Date.parse(p.until), Math.max(end, Date.parse(p.at)))) / 2).toISOString());
+    const text = points.map((p) => `n ${p.n}${p.few ? `, ${p.few}` : ""}${Object.keys(p.unscored).length ? ", unscored " + Object.values(p.unscored).reduce((a, b) => a + b, 0) : ""}`);
     const form = isPercent ? ".1%" : ".2f";
     return [
       { x, y: points.map((p) => p.high), mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false },

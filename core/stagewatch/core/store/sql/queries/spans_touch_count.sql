@@ -3,3 +3,4 @@
 SELECT count() AS touches
 FROM trace_touch
 WHERE touched_at > {since:DateTime64(3, 'UTC')}
+    AND xxHash32(trace_id) % {shares:UInt32} = {share:UInt32}
