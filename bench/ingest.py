@@ -131,9 +131,8 @@ def show(row: Row, target: float | None, other: Row | None) -> None:
     if target is not None and row.cpu_us_per_span > target:
         says += f" missed {row.cpu_us_per_span / target:.1f}x"
     if other is not None:
-        says += (
-            f"  {other.path.split()[0]} {other.cpu_us_per_span / row.cpu_us_per_span:.1f}x of it"
-        )
+        ratio = other.cpu_us_per_span / row.cpu_us_per_span
+        says += f"  {other.path} costs {ratio:.1f}x of it"
     if row.disk_per_raw_byte is not None:
         says += f"  disk {row.disk_per_raw_byte} of raw"
     print(

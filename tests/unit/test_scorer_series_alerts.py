@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
 
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.store.scores import Reading
-from stagewatch.scorer.alerts import MONITORS, alerts_of
+from stagewatch.scorer.alerts import MONITORS, alerts_of, worst_first
 from stagewatch.scorer.series import breaks, check_request, floor_time, pick_step, series
 
 T0 = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -140,6 +142,99 @@ def test_an_alert_says_stage_shift_since_when_and_what_changed() -> None:
     assert set(alert.turn_ids) <= set(stages)
     again = alerts_of("p", monitor, [*rows, *[]], stages, calibrated=True, alpha=0.002)
     assert again[0].alert_id == alert.alert_id
+
+
+def mended_at(broken: int, mended: int, total: int, rate: float) -> list[Reading]:
+    rows = broken_at(broken, mended)
+    chance = np.random.default_rng(11)
+    for n in range(mended, total):
+        good = bool(chance.random() < rate)
+        rows.append(reading(n, verdict="pass" if good else "fail", index="c", seconds=10))
+    return rows
+
+
+def test_an_alert_says_when_the_next_change_mended_it() -> None:
+    rows = mended_at(1200, 1400, 1600, rate=1.0)
+    (alert,) = alerts_of("p", MONITORS[0], rows, {}, calibrated=True, alpha=0.002)
+    assert 190 <= alert.n <= 200
+    assert f"n {alert.n})" in alert.sentence
+    found = alert.recovery
+    assert found is not None
+    assert (found.back, found.n, found.what) == (True, 200, "index version b → c")
+    assert found.at == rows[1400].at
+    assert found.value == 1.0
+
+
+def test_a_change_that_mends_nothing_is_no_recovery() -> None:
+    rows = mended_at(1200, 1400, 1600, rate=0.5)
+    alert = alerts_of("p", MONITORS[0], rows, {}, calibrated=True, alpha=0.002)[0]
+    assert alert.recovery is not None
+    assert not alert.recovery.back
+    assert alert.recovery.value < 0.7
+    (still,) = alerts_of("p", MONITORS[0], rows[:1400], {}, calibrated=True, alpha=0.002)
+    assert still.recovery is None
+
+
+def test_a_few_good_turns_after_a_change_are_no_recovery() -> None:
+    rows = mended_at(1200, 1400, 1410, rate=1.0)
+    (alert,) = alerts_of("p", MONITORS[0], rows, {}, calibrated=True, alpha=0.002)
+    assert alert.recovery is not None
+    assert (alert.recovery.n, alert.recovery.back) == (10, False)
+
+
+def test_the_worst_open_alert_stands_first() -> None:
+    def stored(name: str, drop: float, at: int, state: str = "open", *, back: bool = False) -> Any:
+        recovery = {"back": back} if back else None
+        return {"alert_id": name, "from": 1.0, "to": 1.0 - drop, "opened_at": f"2026-11-0{at}",
+                "state": state, "recovery": recovery}  # fmt: skip
+
+    found = worst_first(
+        [
+            stored("closed new", 0.9, 9, "acked"),
+            stored("small", 0.1, 8),
+            stored("large", 0.9, 1),
+            stored("mended", 1.0, 7, back=True),
+            stored("closed old", 0.99, 2, "snoozed"),
+        ]
+    )
+    assert [alert["alert_id"] for alert in found] == [
+        "large", "small", "mended", "closed new", "closed old",
+    ]  # fmt: skip
+
+
+def test_a_step_ends_where_a_change_goes_live() -> None:
+    rows = [reading(n, index="a" if n < 40 else "b", verdict="pass" if n < 40 else "fail")
+            for n in range(120)]  # fmt: skip
+    cuts = [item.at for item in breaks(rows)]
+    points = series(rows, stat="pass_rate", since=T0, step=timedelta(minutes=1), cuts=cuts)
+    ends = [((p.at - T0).seconds, (p.until - T0).seconds, p.n, p.estimate) for p in points]
+    assert ends == [(0, 40, 40, 1.0), (40, 60, 20, 0.0), (60, 120, 60, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("stat", "n", "bad", "few"),
+    [
+        ("pass_rate", 14160, 0, "few failures"), ("pass_rate", 14160, 5, "few failures"),
+        ("pass_rate", 14160, 14160, "few passes"), ("pass_rate", 14160, 400, ""),
+        ("pass_rate", 12, 6, "few turns"), ("pass_rate", 100, 50, ""),
+        ("hard_fail_rate", 14160, 14160, "few hard fails"), ("median", 14160, 0, ""),
+        ("median", 12, 0, "few turns"), ("p90", 60, 0, "few turns"),
+    ],
+)  # fmt: skip
+def test_few_is_said_of_what_there_are_few_of(stat: str, n: int, bad: int, few: str) -> None:
+    rows = [reading(i, verdict="fail" if i < bad else "pass", seconds=0.001) for i in range(n)]
+    (point,) = series(rows, stat=stat, since=T0, step=timedelta(minutes=1))
+    assert point.few == few
+
+
+def test_wide_because_one_conversation_speaks_is_not_few_failures() -> None:
+    rows = [
+        replace(reading(i, verdict="fail" if i % 2 else "pass", seconds=0.01),
+                conversation_id="one")
+        for i in range(400)
+    ]  # fmt: skip
+    (point,) = series(rows, stat="pass_rate", since=T0, step=timedelta(minutes=1))
+    assert (point.wide, point.few) == (True, "few conversations")
 
 
 def test_what_feedback_or_strata_added_does_not_drive_an_alert() -> None:

@@ -11,6 +11,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from stagewatch.api.checks import NOT_UNICODE, holds_lone_surrogate
 from stagewatch.api.problems import install_problem_handlers, problem
 from stagewatch.api.routes import (
+    bulk,
     calibration,
     dataset_checks,
     datasets,
@@ -21,11 +22,13 @@ from stagewatch.api.routes import (
     keys,
     operations,
     plans,
+    recheck,
     review,
     series,
     turns,
+    webhooks,
 )
-from stagewatch.api.web import pages, run_pages, static
+from stagewatch.api.web import dataset_pages, pages, run_pages, static
 from stagewatch.core.run import is_loopback
 from stagewatch.core.service import Context
 
@@ -58,6 +61,7 @@ def build_app(context: Context) -> FastAPI:
         turns,
         feedback,
         review,
+        bulk,
         datasets,
         series,
         calibration,
@@ -66,12 +70,15 @@ def build_app(context: Context) -> FastAPI:
         plans,
         dataset_checks,
         feedback_import,
+        webhooks,
+        recheck,
         gate,
     ):
         app.include_router(module.router, prefix=API)
     app.include_router(static.router)
     app.include_router(pages.router)
     app.include_router(run_pages.router)
+    app.include_router(dataset_pages.router)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
     _guard_requests(app, context)
     return app

@@ -40,21 +40,40 @@ def duplicates_of(question: str, kind: str, rows: Iterable[DatasetRow]) -> list[
     ]
 
 
-def duplicate_pairs(rows: Sequence[DatasetRow]) -> list[tuple[str, str]]:
-    """Pairs of row ids of one kind that ask the same thing; compared by shared words only."""
-    stems = [stems_of(row.question) for row in rows]
-    holders: dict[tuple[str, str], list[int]] = {}
-    found: list[tuple[str, str]] = []
-    for number, row in enumerate(rows):
-        seen: set[int] = set()
-        for word in stems[number]:
-            seen.update(holders.setdefault((row.kind, word), []))
-            holders[(row.kind, word)].append(number)
-        found += [
-            (rows[other].row_id, row.row_id)
-            for other in sorted(seen)
-            if likeness(stems[other], stems[number]) >= DUPLICATE
+class Asked:
+    """Questions seen so far, by kind; finds those that ask the same thing by shared words."""
+
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+        self._stems: list[frozenset[str]] = []
+        self._holders: dict[tuple[str, str], list[int]] = {}
+
+    def alike(self, question: str, kind: str) -> list[str]:
+        """Ids of the questions of this kind that ask the same thing, in the order added."""
+        wanted = stems_of(question)
+        seen = {number for word in wanted for number in self._holders.get((kind, word), ())}
+        return [
+            self._ids[number]
+            for number in sorted(seen)
+            if likeness(self._stems[number], wanted) >= DUPLICATE
         ]
+
+    def add(self, row_id: str, question: str, kind: str) -> None:
+        """Remember a question."""
+        stems = stems_of(question)
+        for word in stems:
+            self._holders.setdefault((kind, word), []).append(len(self._ids))
+        self._ids.append(row_id)
+        self._stems.append(stems)
+
+
+def duplicate_pairs(rows: Iterable[DatasetRow]) -> list[tuple[str, str]]:
+    """Pairs of row ids of one kind that ask the same thing; compared by shared words only."""
+    asked = Asked()
+    found: list[tuple[str, str]] = []
+    for row in rows:
+        found += [(other, row.row_id) for other in asked.alike(row.question, row.kind)]
+        asked.add(row.row_id, row.question, row.kind)
     return found
 
 

@@ -68,14 +68,20 @@ def install_problem_handlers(app: FastAPI) -> None:
         return problem(status, title, str(error), _headers(error))
 
     @app.exception_handler(RequestValidationError)
-    def invalid(_: Request, error: RequestValidationError) -> Response:
+    def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return problem(400, _TITLES[InvalidInputError], f"{where or 'body'}: {first['msg']}")
+        says = f"{where or 'body'}: {first['msg']}"
+        if wants_html(request):
+            return html_error(request, InvalidInputError(says), 400)
+        return problem(400, _TITLES[InvalidInputError], says)
 
     @app.exception_handler(HTTPException)
-    def http(_: Request, error: HTTPException) -> Response:
-        return problem(error.status_code, str(error.detail).lower(), "", dict(error.headers or {}))
+    def http(request: Request, error: HTTPException) -> Response:
+        says = str(error.detail).lower()
+        if wants_html(request):
+            return html_error(request, StagewatchError(says), error.status_code)
+        return problem(error.status_code, says, "", dict(error.headers or {}))
 
     @app.exception_handler(Exception)
     def unknown(request: Request, error: Exception) -> Response:

@@ -83,6 +83,27 @@ def suggest_kind(view: TurnView) -> RowKind:
     return "happy_path"
 
 
+_KIND_WHY: dict[RowKind, str] = {
+    "stale_policy": "a superseded version of a source was in play",
+    "rewrite": "the rewritten query lost or changed something",
+    "near_miss": "a sibling passage of the right document stood above the right one",
+    "unanswerable": "the window did not hold the answer, and the app declined",
+    "happy_path": "nothing in the turn was a trap",
+}
+
+
+def kind_why(view: TurnView) -> str:
+    """Why `suggest_kind` says what it says, for the person who may choose another."""
+    kind = suggest_kind(view)
+    stage = view.diagnosis.stage if view.diagnosis else "unknown"
+    if kind == "happy_path" and stage in {"generation", "evasion"}:
+        return (
+            "an ordinary question: the right passage was there, the answer went wrong all the "
+            "same, and the row checks that it stays right"
+        )
+    return _KIND_WHY[kind]
+
+
 def _sibling_above(chunks: Sequence[Chunk]) -> bool:
     first = next((chunk for chunk in chunks if chunk.relevant and not chunk.superseded), None)
     if first is None or first.document_id is None:

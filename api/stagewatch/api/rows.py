@@ -138,6 +138,24 @@ def confirm(row: DatasetRow, *, by: str) -> DatasetRow:
     return replace(row, status="confirmed", provenance=replace(row.provenance, reviewed_by=by))
 
 
+def refuse(row: DatasetRow, *, by: str) -> DatasetRow:
+    """The row after a second person said that its label is wrong: it waits and does not count.
+
+    Raises:
+        ForbiddenError: the same name made the label: it can be edited or retired.
+        ConflictError: the row is retired.
+    """
+    if row.status == "retired":
+        raise ConflictError("this row is retired")
+    if by == row.provenance.promoted_by:
+        raise ForbiddenError(
+            f"{by!r} made this label: edit it or retire the row"
+            + (" (type your name at the top of the page)" if by == "unverified" else "")
+        )
+    provenance = replace(row.provenance, reviewed_by=None)
+    return replace(row, status="needs_review", provenance=provenance)
+
+
 def check_row(row: DatasetRow) -> list[str]:
     """What is odd about a row: each sentence says what and why it matters."""
     said = []

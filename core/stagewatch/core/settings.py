@@ -73,7 +73,7 @@ class Settings:
     ack: str = setting("spool", help="When a sender gets its yes: 'spool' or 'insert'.")
     spool_max_mb: int = setting(4096, help="Size of the spool at which senders are told to wait.")
     spool_min_free_mb: int = setting(512, help="Free disk below which senders are told to wait.")
-    segment_mb: float = setting(32.0, help="Size at which a spool segment is sealed.")
+    segment_mb: float = setting(24.0, help="Size at which a spool segment is sealed.")
     segment_seconds: float = setting(1.0, help="Age at which a spool segment is sealed.")
     max_request_mb: int = setting(64, help="Largest request, on the wire and inflated.")
     max_connections: int = setting(2000, help="HTTP connections that are served at once.")

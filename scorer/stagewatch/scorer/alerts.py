@@ -133,13 +133,13 @@ def alerts_of(
     values = [goodness(monitor, r) or 0.0 for r in used]
     changes = breaks(used)
     found = detect(values, restarts(used, changes), alpha=alpha)
-    starts = [alarm.start for alarm in found[1:]] + [len(used)]
+    ends = [*(alarm.start for alarm in found[1:]), len(used)]
     return [
         replace(
             _alert(project, monitor, used, values, changes, alarm, stages, calibrated=calibrated),
-            recovery=_recovery(used, values, changes, alarm, following),
+            recovery=_recovery(used, values, changes, alarm, ends[number]),
         )
-        for alarm, following in zip(found, starts, strict=True)
+        for number, alarm in enumerate(found)
     ]
 
 
@@ -159,7 +159,10 @@ def _recovery(
     if change is None:
         return None
     begin = next(i for i, reading in enumerate(readings) if reading.at >= change.at)
-    span = range(begin, min(following, begin + RECOVERY_READINGS))
+    # A fall right after the change belongs to it: nothing was mended in between.
+    soon = following - begin < FEWEST_RECOVERED
+    end = len(readings) if soon else following
+    span = range(begin, min(end, begin + RECOVERY_READINGS))
     since = _estimate(readings, values, span)
     good = wilson(alarm.reference_mean, max(alarm.reference_n, 1))
     if since is None:

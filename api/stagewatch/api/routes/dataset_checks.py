@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -65,13 +65,9 @@ def _seen(store: Store, project: str, column: str, wanted: list[str]) -> set[str
     return {row["id"] for row in rows}
 
 
-@router.get("/datasets/{name}/check")
-def get_check(
-    context: ContextDep, caller: Reader, name: str, version: int | None = None
-) -> Response:
-    """What is odd about each row, passages no turn has fetched, and near-duplicates."""
-    rows = read_rows(context, caller, name, version)
-    unseen = unseen_needs(context.store, caller.project, rows)
+def check_dataset(store: Store, project: str, rows: list[DatasetRow]) -> dict[str, Any]:
+    """What is odd about each row, and pairs of rows that ask the same thing."""
+    unseen = unseen_needs(store, project, rows)
     items: list[dict[str, Any]] = []
     for row in rows:
         said = check_row(row)
@@ -82,9 +78,29 @@ def get_check(
         if said:
             items.append({"row_id": row.row_id, "kind": row.kind, "question": row.question,
                           "warnings": said})  # fmt: skip
-    body = {"items": items, "total": len(items), "rows": len(rows),
+    return {"items": items, "total": len(items), "rows": len(rows),
             "duplicates": duplicate_pairs(rows)}  # fmt: skip
-    return json_response(to_json(body))
+
+
+@router.get("/datasets/{name}/check")
+def get_check(
+    context: ContextDep, caller: Reader, name: str, version: int | None = None
+) -> Response:
+    """What is odd about each row, passages no turn has fetched, and near-duplicates."""
+    rows = read_rows(context, caller, name, version)
+    return json_response(to_json(check_dataset(context.store, caller.project, rows)))
+
+
+def live_questions(store: Store, project: str, since: datetime) -> list[Live]:
+    """What people asked since then, most asked first, at most 2000 different questions."""
+    found = store.rows(
+        """SELECT question, any(turn_id) AS example, uniqExact(turn_id) AS times FROM turns FINAL
+           WHERE project = {project:String} AND question != '' AND replaced_by = '' AND NOT probe
+             AND started_at >= {since:DateTime64(3, 'UTC')}
+           GROUP BY question ORDER BY times DESC, question LIMIT {limit:UInt32}""",
+        {"project": project, "since": since, "limit": _LIVE_QUESTIONS},
+    )
+    return [Live(row["question"], row["example"], row["times"]) for row in found]
 
 
 @router.get("/datasets/{name}/coverage")
@@ -93,18 +109,8 @@ def get_coverage(
 ) -> Response:
     """What people asked in the last days, by kind of the nearest row, and what no row is about."""
     rows = read_rows(context, caller, name, version)
-    found = context.store.rows(
-        """SELECT question, any(turn_id) AS example, uniqExact(turn_id) AS times FROM turns
-           WHERE project = {project:String} AND question != ''
-             AND started_at >= {since:DateTime64(3, 'UTC')}
-           GROUP BY question ORDER BY times DESC, question LIMIT {limit:UInt32}""",
-        {
-            "project": caller.project,
-            "since": context.clock.now() - timedelta(days=days),
-            "limit": _LIVE_QUESTIONS,
-        },
-    )
-    live = [Live(row["question"], row["example"], row["times"]) for row in found]
+    since = context.clock.now() - timedelta(days=days)
+    live = live_questions(context.store, caller.project, since)
     return json_response(to_json(coverage_of(live, rows)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -13,7 +14,16 @@ from stagewatch.api.exchange import export_rows, import_rows
 from stagewatch.api.likeness import duplicates_of
 from stagewatch.api.routes.review import DatasetName
 from stagewatch.api.routes.turns import json_response
-from stagewatch.api.rows import RowIn, check_row, confirm, edited, imported_over, new_row
+from stagewatch.api.rows import (
+    RowIn,
+    check_row,
+    confirm,
+    edited,
+    imported_over,
+    new_row,
+    refuse,
+    same_label,
+)
 from stagewatch.api.shapes import SHAPES
 from stagewatch.api.views import page_json
 from stagewatch.core.codec import to_json
@@ -33,6 +43,7 @@ from stagewatch.core.store.datasets import (
     versions_of,
 )
 from stagewatch.core.store.documents import audit, get_document
+from stagewatch.core.store.row_history import Said, history_of_row, put_said
 
 Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="A frozen version.")]
 
@@ -64,6 +75,14 @@ class VersionIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     note: Annotated[str, Field(max_length=2000)] = ""
+
+
+class RefusalIn(BaseModel):
+    """Body of POST /datasets/{name}/rows/{row_id}/refuse."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 def need_dataset(context: Context, caller: Caller, name: str) -> dict[str, Any]:
@@ -148,7 +167,9 @@ def post_row(context: ContextDep, caller: Writer, name: str, sent: RowIn) -> Res
     row = new_row(sent, name, version=version, by=caller.name)
     alike = duplicates_of(row.question, row.kind, current_rows(context.store, caller.project, name))
     said = check_row(row) + [f"row {other} asks the same thing" for other in alike]
-    put_row(context.store, caller.project, row, at=context.clock.now())
+    now = context.clock.now()
+    put_row(context.store, caller.project, row, at=now)
+    put_said(context.store, caller.project, name, [Said(row.row_id, now, caller.name, "row.add")])
     return json_response(to_json({"row": row, "warnings": said}), 201)
 
 
@@ -159,17 +180,21 @@ def _existing(context: Context, caller: Caller, name: str, row_id: str) -> Datas
     return row
 
 
-def _write(context: Context, caller: Caller, row: DatasetRow, action: str) -> Response:
+def _write(
+    context: Context,
+    caller: Caller,
+    before: DatasetRow,
+    row: DatasetRow,
+    action: str,
+    reason: str = "",
+) -> Response:
     now = context.clock.now()
     put_row(context.store, caller.project, row, at=now)
-    audit(
-        context.store,
-        project=caller.project,
-        by=caller.name,
-        action=action,
-        subject=f"{row.dataset}/{row.row_id}",
-        at=now,
-    )
+    said = Said(
+        row.row_id, now, caller.name, action, reason,
+        label=not same_label(before, row), author=before.provenance.promoted_by,
+    )  # fmt: skip
+    put_said(context.store, caller.project, row.dataset, [said])
     return json_response(to_json({"row": row, "warnings": check_row(row)}))
 
 
@@ -178,22 +203,44 @@ def put_one_row(
     context: ContextDep, caller: Writer, name: str, row_id: str, sent: RowIn
 ) -> Response:
     """Edit a row. A changed label needs its second person again."""
-    row = edited(_existing(context, caller, name, row_id), sent, by=caller.name)
-    return _write(context, caller, row, "row.edit")
+    before = _existing(context, caller, name, row_id)
+    row = edited(before, sent, by=caller.name)
+    return _write(context, caller, before, row, "row.edit", sent.note or "")
 
 
 @router.post("/datasets/{name}/rows/{row_id}/confirm")
 def post_confirm(context: ContextDep, caller: Writer, name: str, row_id: str) -> Response:
     """A second person says the label is right; the one who made it cannot."""
-    row = confirm(_existing(context, caller, name, row_id), by=caller.name)
-    return _write(context, caller, row, "row.confirm")
+    before = _existing(context, caller, name, row_id)
+    return _write(context, caller, before, confirm(before, by=caller.name), "row.confirm")
+
+
+@router.post("/datasets/{name}/rows/{row_id}/refuse")
+def post_refuse(
+    context: ContextDep, caller: Writer, name: str, row_id: str, sent: RefusalIn
+) -> Response:
+    """A second person says the label is wrong, and why: the row waits and counts in no gate."""
+    before = _existing(context, caller, name, row_id)
+    row = refuse(before, by=caller.name)
+    return _write(context, caller, before, row, "row.refuse", sent.reason)
+
+
+@router.get("/datasets/{name}/rows/{row_id}/history")
+def get_history(context: ContextDep, caller: Reader, name: str, row_id: str) -> Response:
+    """Who wrote, changed, confirmed and refused the row, when and why, oldest first."""
+    need_dataset(context, caller, name)
+    entries = history_of_row(context.store, caller.project, name, row_id)
+    if not entries:
+        raise NotFoundError(f"no row {row_id!r} in dataset {name!r}")
+    return json_response(page_json(entries))
 
 
 @router.delete("/datasets/{name}/rows/{row_id}")
 def delete_row(context: ContextDep, caller: Writer, name: str, row_id: str) -> Response:
     """Retire a row from the working copy; frozen versions keep it."""
-    row = edited(_existing(context, caller, name, row_id), None, by=caller.name)
-    return _write(context, caller, row, "row.retire")
+    before = _existing(context, caller, name, row_id)
+    row = edited(before, None, by=caller.name)
+    return _write(context, caller, before, row, "row.retire")
 
 
 def _ending(file_format: str) -> str:
@@ -249,4 +296,12 @@ def _import(context: Context, caller: Caller, name: str, body: bytes, kind: Form
     known = {row.row_id: row for row in current_rows(context.store, caller.project, name)}
     rows = [imported_over(known.get(row.row_id), row) for row in rows]
     put_rows(context.store, caller.project, rows, at=now)
+    said = [_imported(known.get(row.row_id), row, now, caller.name) for row in rows]
+    put_said(context.store, caller.project, name, said)
     return json_response(to_json({"imported": len(rows), "dataset": name}), 201)
+
+
+def _imported(known: DatasetRow | None, row: DatasetRow, at: datetime, by: str) -> Said:
+    changed = known is not None and not same_label(known, row)
+    author = known.provenance.promoted_by if known else ""
+    return Said(row.row_id, at, by, "row.import", label=changed, author=author)

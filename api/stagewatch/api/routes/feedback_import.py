@@ -70,13 +70,12 @@ def _import(
     preview: bool,  # noqa: FBT001 - positions are what run_sync passes
 ) -> Response:
     tickets = read_tickets(read_lines(body, kind), mapping)
-    candidates = _candidates(context, caller.project, tickets)
-    items = [_item(ticket, candidates) for ticket in tickets]
+    items = locate(context, caller.project, tickets)
     stored = 0
     if not preview:
         for ticket, item in zip(tickets, items, strict=True):
             if item["trace_id"] and not item["problem"]:
-                item["problem"] = _store(context, caller, ticket, item, source)
+                item["problem"] = store_ticket(context, caller, ticket, item, source)
                 stored += not item["problem"]
         audit(
             context.store, project=caller.project, by=caller.name, action="feedback.import",
@@ -86,6 +85,12 @@ def _import(
     told = {"lines": len(items), "usable": usable, "stored": stored, "preview": preview,
             "items": items[:_PREVIEWED]}  # fmt: skip
     return json_response(to_json(told))
+
+
+def locate(context: Context, project: str, tickets: list[Ticket]) -> list[dict[str, Any]]:
+    """What each ticket is about: trace and turn, or the problem that keeps it from being stored."""
+    candidates = _candidates(context, project, tickets)
+    return [_item(ticket, candidates) for ticket in tickets]
 
 
 def _candidates(context: Context, project: str, tickets: list[Ticket]) -> list[Candidate]:
@@ -119,7 +124,7 @@ def _item(ticket: Ticket, candidates: list[Candidate]) -> dict[str, Any]:
     return {**item, "trace_id": found.trace_id, "turn_id": found.turn_id}
 
 
-def _store(
+def store_ticket(
     context: Context, caller: Caller, ticket: Ticket, item: dict[str, Any], source: str
 ) -> str:
     """Store one ticket; "" or why it could not be."""

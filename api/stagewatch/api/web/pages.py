@@ -17,29 +17,30 @@ from stagewatch.api.deps import (
     Reader,
 )
 from stagewatch.api.overview import load_overview
-from stagewatch.api.promote import suggest_expected, suggest_failure, suggest_kind, suggest_needs
-from stagewatch.api.routes.datasets import need_dataset
+from stagewatch.api.promote import (
+    kind_why,
+    suggest_expected,
+    suggest_failure,
+    suggest_kind,
+    suggest_needs,
+)
+from stagewatch.api.recheck import turns_to_check
 from stagewatch.api.routes.health import part_health
 from stagewatch.api.routes.turns import find_turn, split_future, tree_order
-from stagewatch.api.rows import check_row
-from stagewatch.api.views import load_turn_view, summaries
+from stagewatch.api.views import TurnView, load_turn_view, summaries
 from stagewatch.api.web.render import render
 from stagewatch.api.web.shape import (
     answer_segments,
-    kind_quota,
+    evidence_of,
     need_options,
+    passage_names,
     stage_rail,
     waterfall,
     window_words,
 )
 from stagewatch.core.auth import ANY_PROJECT
 from stagewatch.core.errors import UnauthorizedError
-from stagewatch.core.store.datasets import (
-    current_rows,
-    list_datasets,
-    rows_of_version,
-    versions_of,
-)
+from stagewatch.core.store.datasets import list_datasets
 from stagewatch.core.store.documents import list_documents
 from stagewatch.core.store.feedback import feedback_of_trace
 from stagewatch.core.store.scores import diagnoses_of
@@ -55,8 +56,6 @@ from stagewatch.core.store.turns import (
 )
 from stagewatch.scorer.alerts import worst_first
 from stagewatch.scorer.calibration_state import calibration_report, labels_of_turn
-
-Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="A frozen version.")]
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -128,6 +127,7 @@ def turns(
         "turns.html",
         future=future == "yes",
         future_total=count_turns(context.store, ahead)[0],
+        promote_url="/promote?" + urlencode(query),
         future_url="/turns?" + urlencode({**query, "future": "yes"}),
         items=summaries(context.store, rows),
         total=total,
@@ -176,6 +176,7 @@ def turn(request: Request, context: ContextDep, caller: Reader, turn_id: str) ->
         stages_of=diagnoses_of(store, [item.turn_id for item in conversation]),
         scores={score.metric: score for score in view.scores},
         kind=suggest_kind(view),
+        kind_why=kind_why(view),
         failure=suggest_failure(view),
         need_options=need_options(view.turn, needs),
         expected=suggest_expected(view),
@@ -198,6 +199,18 @@ def trace(request: Request, context: ContextDep, caller: Reader, trace_id: str) 
     )
 
 
+def _row_to_be(view: TurnView) -> dict[str, Any]:
+    """What a reviewer sees of the row that the turn would become."""
+    return {
+        "kind": suggest_kind(view),
+        "kind_why": kind_why(view),
+        "failure": suggest_failure(view),
+        "needs": passage_names(suggest_needs(view)),
+        "expected": suggest_expected(view),
+        "evidence": evidence_of(view),
+    }
+
+
 @router.get("/review")
 def review(request: Request, context: ContextDep, caller: Reader) -> Response:
     """The review queue."""
@@ -212,7 +225,7 @@ def review(request: Request, context: ContextDep, caller: Reader) -> Response:
             continue
         view = load_turn_view(store, found)
         said = feedback_of_trace(store, found.project, found.trace_id)
-        items.append({**item, "view": view, "kind": suggest_kind(view), "feedback": said})
+        items.append({**item, "feedback": said, **_row_to_be(view)})
     names = [dataset.name for dataset in list_datasets(store, caller.project)]
     total, exact = count_turns(store, wanted)
     return render(
@@ -221,6 +234,7 @@ def review(request: Request, context: ContextDep, caller: Reader) -> Response:
         "review.html",
         items=items,
         datasets=names or ["regressions"],
+        recheck=turns_to_check(store, caller.project),
         total=total,
         exact=exact,
     )
@@ -231,35 +245,6 @@ def datasets(request: Request, context: ContextDep, caller: Reader) -> Response:
     """All datasets."""
     return render(
         request, caller, "datasets.html", items=list_datasets(context.store, caller.project)
-    )
-
-
-@router.get("/datasets/{name}")
-def dataset(
-    request: Request,
-    context: ContextDep,
-    caller: Reader,
-    name: str,
-    version: Version = None,
-) -> Response:
-    """One dataset: rows, kinds, versions."""
-    store = context.store
-    info = need_dataset(context, caller, name)
-    rows = (
-        rows_of_version(store, caller.project, name, version)
-        if version
-        else current_rows(store, caller.project, name)
-    )
-    return render(
-        request,
-        caller,
-        "dataset.html",
-        info=info,
-        rows=rows,
-        warnings={row.row_id: check_row(row) for row in rows},
-        quota=kind_quota(rows),
-        versions=versions_of(store, caller.project, name),
-        version=version,
     )
 
 

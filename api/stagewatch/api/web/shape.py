@@ -112,6 +112,44 @@ def answer_segments(answer: str, claims: Sequence[Claim]) -> list[tuple[str, int
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """A passage to judge an answer by: `claim` is what it was held against, "" for none."""
+
+    label: str
+    text: str
+    claim: str
+
+
+_WORST_FIRST = {"CONTRADICTED": 0, "ABSENT": 1, "SUPPORTED": 2}
+
+
+def evidence_of(view: TurnView) -> Evidence | None:
+    """The passage a reviewer needs most: of the worst claim, else the first relevant chunk."""
+    shown = [claim for claim in view.claims if claim.evidence]
+    if shown:
+        claim = min(shown, key=lambda item: _WORST_FIRST[item.label])
+        at = (claim.chunk_rank or 0) - 1
+        window = view.turn.window
+        chunk = window[at].chunk_id if 0 <= at < len(window) else None
+        return Evidence(chunk or "passage", claim.evidence, claim.text)
+    relevant = next((chunk for chunk in all_chunks(view.turn) if chunk.relevant), None)
+    if relevant is None:
+        return None
+    return Evidence(relevant.chunk_id or "passage", relevant.content, "")
+
+
+def passage_names(needs: Sequence[Need]) -> list[str]:
+    """What each need names, its interchangeable passages joined by "or"."""
+    return [
+        " or ".join(
+            (p.chunk_id or p.document_id or "?") + (f" ({p.version})" if p.version else "")
+            for p in need.any_of
+        )
+        for need in needs
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class NeedOption:
     """A chunk to tick as what the answer needs; `value` is the passage as JSON."""
 

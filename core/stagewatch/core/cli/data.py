@@ -225,11 +225,18 @@ def turn_text(turn: Mapping[str, Any]) -> str:
         lines.append(f"  {claim['label'].lower():12}{at} {claim['text']}")
     lines.append("")
     for score in turn["scores"]:
-        value = score["value"] if score["status"] == "scored" else score["status"]
         lines.append(
-            f"  {score['metric']:26} {value!s:8.8} {score['verdict'] or '':5} {score['basis']}"
+            f"  {score['metric']:26} {_score_words(score):14} {score['verdict'] or '':5} "
+            f"{score['basis']:5} {score['reason'] or ''}".rstrip()
         )
     return "\n".join(lines)
+
+
+def _score_words(score: Mapping[str, Any]) -> str:
+    if score["status"] != "scored":
+        return str(score["status"]).replace("_", " ")
+    value = score["value"]
+    return "missed" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 def _chunk_line(chunk: Mapping[str, Any]) -> str:

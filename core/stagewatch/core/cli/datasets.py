@@ -36,13 +36,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     show.add_argument("--version", type=int, help="a frozen version (default: the working copy)")
     show.set_defaults(run=_show)
 
-    adding = actions.add_parser("add", help="promote a turn into a dataset")
-    add_link_options(adding)
-    adding.add_argument("name")
-    adding.add_argument("turn_id")
-    adding.add_argument("--kind", help="default: suggested from the turn")
-    adding.add_argument("--note")
-    adding.set_defaults(run=_add)
+    importlib.import_module("stagewatch.core.cli.promote").add(actions)
 
     freeze = actions.add_parser("freeze", help="freeze the working copy as the next version")
     add_link_options(freeze)
@@ -208,18 +202,6 @@ def _show(arguments: argparse.Namespace) -> int:
         )
     columns = ["row_id", "kind", "failure", "status", "question"]
     emit(arguments, found, table(found["items"], columns, 60))
-    return 0
-
-
-def _add(arguments: argparse.Namespace) -> int:
-    body = {"dataset": arguments.name, "kind": arguments.kind, "note": arguments.note}
-    with Link(arguments) as link:
-        row = link.call(
-            "POST",
-            f"/turns/{arguments.turn_id}/promote",
-            body={key: value for key, value in body.items() if value},
-        )
-    emit(arguments, row, f"row {row['row_id']}: {row['kind']}, {row['failure']}, {row['status']}")
     return 0
 
 

@@ -207,6 +207,32 @@ def row_of_turn(store: Store, project: str, name: str, turn_id: str) -> DatasetR
     return from_json(DatasetRow, found["body"]) if found else None
 
 
+def rows_of_turns(
+    store: Store, project: str, name: str, turn_ids: Sequence[str]
+) -> dict[str, tuple[str, str]]:
+    """Turn id → (row id, status) of the row it was promoted to; turns without one are left out."""
+    if not turn_ids:
+        return {}
+    found = store.rows(
+        """SELECT turn_id, row_id, status FROM dataset_rows WHERE project = {project:String}
+           AND dataset = {name:String} AND turn_id IN {ids:Array(String)}
+           ORDER BY at DESC LIMIT 1 BY turn_id""",
+        {"project": project, "name": name, "ids": list(turn_ids)},
+    )
+    return {row["turn_id"]: (row["row_id"], row["status"]) for row in found}
+
+
+def row_times(store: Store, project: str, name: str) -> dict[str, datetime]:
+    """Row id → when its present body was written, for every row that is not retired."""
+    found = store.rows(
+        """SELECT row_id, status, at FROM dataset_rows
+           WHERE project = {project:String} AND dataset = {name:String}
+           ORDER BY at DESC LIMIT 1 BY row_id""",
+        {"project": project, "name": name},
+    )
+    return {row["row_id"]: _utc(row["at"]) for row in found if row["status"] != "retired"}
+
+
 def freeze_version(
     store: Store, project: str, name: str, *, by: str, note: str, at: datetime
 ) -> VersionInfo:

@@ -60,6 +60,23 @@ def feedback_of_trace(store: Store, project: str, trace_id: str) -> list[Feedbac
     return [_feedback(row) for row in found]
 
 
+def feedback_of_traces(
+    store: Store, project: str, trace_ids: Sequence[str]
+) -> dict[str, list[Feedback]]:
+    """Everything said of each trace, oldest first; traces without any are left out."""
+    if not trace_ids:
+        return {}
+    found = store.rows(
+        """SELECT * FROM feedback FINAL WHERE project = {project:String}
+           AND trace_id IN {ids:Array(String)} ORDER BY at""",
+        {"project": project, "ids": sorted(set(trace_ids))},
+    )
+    grouped: dict[str, list[Feedback]] = {}
+    for row in found:
+        grouped.setdefault(row["trace_id"], []).append(_feedback(row))
+    return grouped
+
+
 def find_feedback(store: Store, project: str, source: str, external_id: str) -> Feedback | None:
     """The feedback with this external id, or None."""
     found = store.row(

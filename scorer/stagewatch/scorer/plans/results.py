@@ -15,7 +15,7 @@ import orjson
 
 from stagewatch.core.codec import from_json, to_json, to_plain, to_text
 from stagewatch.core.errors import InvalidInputError
-from stagewatch.core.model import TRAP_KINDS, Claim, RowKind, RowStatus, Score, Stage, Turn
+from stagewatch.core.model import Claim, RowKind, RowStatus, Score, Stage, Turn
 
 RunState = Literal["running", "finished", "stopped", "failed"]
 Verdict = Literal["pass", "fail", "errored"]
@@ -31,9 +31,9 @@ class ScoreLine(NamedTuple):
     basis: str
 
 
-def label_counts(kind: str, status: str) -> bool:
-    """Whether a second person has confirmed the label, where one is needed."""
-    return kind not in TRAP_KINDS or status == "confirmed"
+def label_counts(status: str) -> bool:
+    """Whether the label stands: confirmed where its kind needs a second person, refused by none."""
+    return status == "confirmed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class RowSummary:
     @property
     def counts(self) -> bool:
         """Whether the label counts in gates."""
-        return label_counts(self.kind, self.status)
+        return label_counts(self.status)
 
 
 @dataclass(frozen=True, slots=True)

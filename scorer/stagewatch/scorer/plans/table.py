@@ -106,37 +106,47 @@ _VERDICT_NUMBER = _numbers(VERDICT_CODE, _VERDICT)
 _BASIS_NUMBER = _numbers(BASIS_CODE, {name: number for number, name in enumerate(BASES)})
 
 
+class _Same(NamedTuple):
+    """Rows that have the same metrics: where they stand, their letters and their values."""
+
+    places: list[int]
+    codes: list[str]
+    values: list[list[float | None]]
+
+
 def table_from_texts(texts: Sequence[str]) -> RunTable:
     """The table of stored short forms (`results.summary_text`)."""
-    rows: list[dict[str, Any]] = orjson.loads("[" + ",".join(texts) + "]")
-    heads = tuple(
-        Head(
-            row["row_id"], row["kind"], row["question"], row["verdict"], row["stage"], row["why"],
-            row["error"], label_counts(row["kind"], row["status"]),
-        )
-        for row in rows
-    )  # fmt: skip
-    groups: dict[str, list[int]] = {}
-    for place, row in enumerate(rows):
+    heads: list[Head] = []
+    groups: dict[str, _Same] = {}
+    # Row by row: what a row held is gone before the next is read. Ten thousand of them alive at
+    # once cost the garbage collector more than the reading.
+    for place, text in enumerate(texts):
+        row: dict[str, Any] = orjson.loads(text)
+        heads.append(
+            Head(
+                row["row_id"], row["kind"], row["question"], row["verdict"], row["stage"],
+                row["why"], row["error"], label_counts(row["status"]),
+            )
+        )  # fmt: skip
         if row["metrics"]:
-            groups.setdefault(row["metrics"], []).append(place)
+            same = groups.get(row["metrics"])
+            if same is None:
+                same = groups[row["metrics"]] = _Same([], [], [])
+            same.places.append(place)
+            same.codes.append(row["codes"])
+            same.values.append(row["values"])
     columns: dict[str, Column] = {}
-    for names, places in groups.items():
-        _fill(columns, names.split(","), [rows[place] for place in places], places, len(rows))
-    return RunTable(heads, columns)
+    for names, same in groups.items():
+        _fill(columns, names.split(","), same, len(texts))
+    return RunTable(tuple(heads), columns)
 
 
-def _fill(
-    columns: dict[str, Column],
-    names: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
-    places: Sequence[int],
-    total: int,
-) -> None:
+def _fill(columns: dict[str, Column], names: Sequence[str], same: _Same, total: int) -> None:
     """Write the scores of rows that have the same metrics."""
-    letters = np.frombuffer("".join(row["codes"] for row in rows).encode("ascii"), dtype=np.uint8)
-    codes = letters.reshape(len(rows), len(names), CODE_LETTERS)
-    values = np.array([row["values"] for row in rows], dtype=np.float64)
+    letters = np.frombuffer("".join(same.codes).encode("ascii"), dtype=np.uint8)
+    codes = letters.reshape(len(same.places), len(names), CODE_LETTERS)
+    values = np.array(same.values, dtype=np.float64)
+    places = np.array(same.places, dtype=np.intp)
     for number, name in enumerate(names):
         column = columns.setdefault(name, _blank(total))
         column.status[places] = _STATUS_NUMBER[codes[:, number, 0]]

@@ -47,7 +47,7 @@
     const points = body.items.filter((p) => p.n > 0);
     // A point stands in the middle of what it covers; at its beginning a fall would come before its cause.
     const end = Date.parse(body.until);
-    const x = points.map((p) => new Date((Date.parse(p.at) + Math.min(Date.parse(p.until), Math.max(end, Date.parse(p.at)))) / 2).toISOString());
+    const x = points.map((p) => new Date((Date.parse(p.at) + Math.min(Date.parse(p.until), end)) / 2).toISOString());
     const text = points.map((p) => `n ${p.n}${p.few ? `, ${p.few}` : ""}${Object.keys(p.unscored).length ? ", unscored " + Object.values(p.unscored).reduce((a, b) => a + b, 0) : ""}`);
     const form = isPercent ? ".1%" : ".2f";
     return [

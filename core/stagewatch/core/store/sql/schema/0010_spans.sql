@@ -73,8 +73,8 @@ FROM (SELECT arrayJoin(frames) AS f FROM otlp_in)
 -- `duration_ns` is end minus start modulo 2^64, so both times can be had back exactly.
 -- `marks`: 1 ends before it starts, 2 times outside received -30 d .. +1 d, 4 parent is itself,
 -- 8 parent id of a wrong length.
--- A merge rewrites whole bodies, which costs more than inserting them, and merging parts of a few rows
--- costs as much as inserting them: so 8 parts at least at once, here and in the tables beside it.
+-- A merge rewrites whole bodies, which costs as much as inserting them: so 16 parts at least at once.
+-- The tables beside it merge by 8: their parts of a few rows cost as much to merge as to insert.
 CREATE TABLE IF NOT EXISTS spans
 (
     project LowCardinality(String),
@@ -115,7 +115,7 @@ ORDER BY (project, intDiv(start_ns, 60000000000), xxHash32(trace_id), span_id)
 TTL day + INTERVAL 90 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000,
     fsync_after_insert = 1, fsync_part_directory = 1, min_compressed_bytes_to_fsync_after_merge = 1,
-    min_parts_to_merge_at_once = 8
+    min_parts_to_merge_at_once = 16
 ;;
 CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_in_to_spans TO spans AS
 SELECT
