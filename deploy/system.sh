@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # What the system itself must have. As root on Debian it is installed, else the line to type is
-# printed. `--browser` asks for Chromium too, which the browser tests drive.
+# printed. `--browser` asks for what tests need too: Chromium, and openssl for certificates.
 set -euo pipefail
 
 need=()
 command -v python3 >/dev/null || need+=(python3)
 python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3-venv)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
-if [ "${1:-}" = "--browser" ] && ! command -v chromium >/dev/null; then need+=(chromium); fi
+if [ "${1:-}" = "--browser" ]; then
+  command -v chromium >/dev/null || need+=(chromium)
+  command -v openssl >/dev/null || need+=(openssl)
+fi
 
 if command -v python3 >/dev/null; then
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {

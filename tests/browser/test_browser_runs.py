@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 from tests.support.plans_app import App, running_app
 from tests.support.refund import send_turn
 from tests.support.server import Server, serving, until
@@ -29,22 +29,23 @@ pytestmark = [
 ]
 
 
-def answer_of(body: dict[str, Any], text: str) -> tuple[int, bytes, dict[str, str]]:
+def answer_of(text: str) -> tuple[int, bytes, dict[str, str]]:
     chunks = [
         {"id": "refunds#1", "document_id": HOSTILE, "version": "v7", "content": text},
         {"id": "odd", "document_id": "odd", "version": "v1", "content": HOSTILE + LONG},
     ]
-    return 200, json.dumps({"answer": f"{text} {body['question']}", "chunks": chunks}).encode(), {}
+    return 200, json.dumps({"answer": text, "chunks": chunks}).encode(), {}
 
 
-def right(body: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:
-    return answer_of(body, "Customers may request a refund within 30 days of delivery.")
+def right(_: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:
+    return answer_of("Customers may request a refund within 30 days of delivery.")
 
 
 def wrong(body: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:
     status, data, headers = right(body)
     told = json.loads(data)
     told["chunks"].pop(0)
+    told["answer"] += f" {HOSTILE}"
     return status, json.dumps(told).encode(), headers
 
 
@@ -65,7 +66,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, app: App) -> Iterator[Serve
         started.post("/datasets", {"name": "rows"}, 201)
         for question in (ASKED, f"A refund {HOSTILE}", f"A refund {LONG}"):
             row = {
-                "question": question, "kind": "near_miss", "expected_output": ["30 days", HOSTILE],
+                "question": question, "kind": "near_miss", "expected_output": ["The refund window is 30 days."],
                 "needs": [{"any_of": [{"chunk_id": "refunds#1"}]}],
             }  # fmt: skip
             row_id = started.post("/datasets/rows/rows", row, 201)["row"]["row_id"]
@@ -105,9 +106,13 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
         if message.type in {"error", "warning"}:
             errors.append(message.text)
 
+    def refuse(dialog: Dialog) -> None:
+        errors.append(dialog.message)
+        dialog.dismiss()
+
     opened.on("console", note)
     opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
+    opened.on("dialog", refuse)
     opened.set_default_timeout(15_000)
     yield opened
     context.close()
@@ -150,7 +155,6 @@ def test_a_plan_is_run_from_the_page(page: Page, server: Server, app: App) -> No
     }, 201)  # fmt: skip
     page.goto("/runs")
     page.get_by_role("row").filter(has_text="by-hand").get_by_role("button").click()
-    expect(page.get_by_role("status")).to_have_text("Started")
 
     def mine() -> list[dict[str, Any]] | None:
         items = server.get("/runs")["items"]

@@ -157,6 +157,8 @@ def _fill(columns: dict[str, Column], names: Sequence[str], same: _Same, total: 
 
 def aligned(before: RunTable, after: RunTable) -> tuple[RunTable, RunTable]:
     """Both tables cut to the rows they share, in the first one's order."""
+    if [head.row_id for head in before.heads] == [head.row_id for head in after.heads]:
+        return before, after
     places = {head.row_id: place for place, head in enumerate(after.heads)}
     shared = [
         (place, places[head.row_id])
