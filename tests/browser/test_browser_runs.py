@@ -20,6 +20,7 @@ ARGS = [
     "--disable-component-update", "--no-first-run", "--disable-quic",
 ]  # fmt: skip
 HOSTILE = '<img src=x onerror="alert(1)"></textarea><script>alert(2)</script>{{7*7}}\u202e'
+IMAGE = "<svg/onload=alert(3)>"
 ASKED = "Customers may request a refund within how many days?"
 LONG = "x" * 3000
 
@@ -60,7 +61,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, app: App) -> Iterator[Serve
     with serving(tmp_path_factory.mktemp("runs") / "data") as started:
         exporter = OTLPSpanExporter(endpoint=f"{started.otlp_http}/v1/traces")
         send_turn(exporter, question=f"Gift cards {HOSTILE}")
-        send_turn(exporter, question=f"Parking {LONG}")
+        send_turn(exporter, question=f"Parking {IMAGE} {LONG}")
         for turn in started.turns(2):
             started.scored(turn["turn_id"])
         started.post("/datasets", {"name": "rows"}, 201)
@@ -125,17 +126,20 @@ def runs_of(server: Server) -> list[str]:
     return [run["run_id"] for run in items[::-1]][:2]
 
 
-def test_from_the_list_through_a_run_to_a_row_and_the_diff(page: Page) -> None:
+def test_from_the_list_through_a_run_to_a_row_and_the_diff(page: Page, server: Server) -> None:
+    before, after = runs_of(server)
     page.goto("/")
     page.get_by_role("link", name="Runs", exact=True).click()
     plans = page.get_by_role("table").first
     expect(plans.get_by_role("row").filter(has_text="nightly")).to_be_visible()
+    page.locator(f'input[name="a"][value="{before}"]').check()
+    page.locator(f'input[name="b"][value="{after}"]').check()
     page.get_by_role("button", name="Compare").click()
 
     expect(page.get_by_text("Gate: blocked")).to_be_visible()
     flipped = page.locator("section", has=page.get_by_role("heading", name="Near miss: 3 flipped"))
     row = flipped.get_by_role("row").filter(has_text=ASKED)
-    expect(row).to_contain_text("ok → retrieval")
+    expect(row).to_contain_text("ok → memory")
     row.get_by_role("link").click()
 
     expect(page.get_by_role("heading", name=ASKED)).to_be_visible()
@@ -175,12 +179,14 @@ def test_hostile_texts_are_shown_as_they_are(page: Page, server: Server) -> None
     paths = [
         f"/runs/{after}", f"/runs/{after}/rows/{row['row_id']}", f"/runs/{before}/diff/{after}",
         "/datasets/rows", f"/datasets/rows/rows/{row['row_id']}", "/datasets/rows/check",
-        "/datasets/rows/coverage", "/promote?dataset=other", f"/turns/{turn['turn_id']}",
+        "/promote?dataset=other", f"/turns/{turn['turn_id']}", "/datasets/rows/coverage",
     ]  # fmt: skip
     for path in paths:
         page.goto(path)
-        expect(page.get_by_text('<img src=x onerror="alert(1)">').first).to_be_attached()
-        assert page.locator("main img, main script").count() == 0, path
+        shown = IMAGE if "coverage" in path else '<img src=x onerror="alert(1)">'
+        expect(page.get_by_text(shown).first).to_be_attached()
+        loaded = page.locator("main img, main script, main svg[onload]")
+        expect(loaded).to_have_count(0)
 
 
 def test_a_narrow_window_never_scrolls_sideways(page: Page, server: Server) -> None:
@@ -203,7 +209,7 @@ def test_turns_of_a_filter_become_rows(page: Page, server: Server) -> None:
     page.get_by_role("link", name="Promote these 1 …").click()
     page.get_by_label("Into dataset").fill("from-filter")
     page.get_by_role("button", name="Look again").click()
-    expect(page.get_by_text("new row")).to_have_count(1)
+    expect(page.get_by_text("new row", exact=True)).to_have_count(1)
     assert server.call("GET", "/api/v1/datasets/from-filter/rows").status == 404
     page.get_by_role("button", name="Promote these 1 into from-filter").click()
     expect(page.get_by_text("Nothing to promote")).to_be_visible()
