@@ -101,6 +101,8 @@ def turns_to_check(store: Store, project: str) -> list[TurnToCheck]:
                          AND stage IN ('ok', 'label_or_corpus')) AS d
              ON d.turn_id = t.turn_id
            WHERE t.project = {project:String} AND t.replaced_by = ''
+             AND t.turn_id IN (SELECT turn_id FROM flags FINAL WHERE project = {project:String}
+                               AND state = 'open' AND reason IN ('disputed', 'corrected'))
            ORDER BY started_at DESC, turn_id LIMIT {limit:UInt32}""",
         {"project": project, "limit": _MOST_TURNS, "chars": _QUESTION_CHARS},
     )
