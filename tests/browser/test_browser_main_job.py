@@ -94,6 +94,9 @@ def test_from_a_wrong_answer_to_a_row_in_a_dataset(page: Page) -> None:
 
     page.get_by_label("Dataset").fill("answers")
     page.get_by_label("Expected facts").fill("within 30 days of delivery")
+    page.get_by_label("Search passages seen in traffic").fill("standard shipping")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-found]").get_by_text("Standard shipping takes")).to_be_visible()
     page.get_by_role("button", name="Promote").click()
     expect(page.get_by_role("status")).to_have_text("Promoted")
 

@@ -369,3 +369,11 @@ def test_keys_close_the_server_and_keep_projects_apart(tmp_path: Path) -> None:
         server.call("DELETE", f"/api/v1/keys/{found and made['id']}", headers=admin)
         assert server.call("GET", "/api/v1/keys", headers=admin).status == 401
         assert made["key"] not in server.output()
+
+
+def test_a_passage_that_was_never_fetched_is_found_by_its_words(server: Server) -> None:
+    found = server.get("/passages?q=SHIPPING+days")["items"]
+    assert [item["chunk_id"] for item in found] == ["shipping#v5#0"]
+    assert found[0]["fetched"] >= 3
+    assert server.get("/passages?q=no+such+words")["items"] == []
+    assert server.call("GET", "/api/v1/passages?q=x").status == 400

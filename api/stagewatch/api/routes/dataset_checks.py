@@ -17,6 +17,7 @@ from stagewatch.api.views import page_json
 from stagewatch.core.codec import to_json, to_plain
 from stagewatch.core.model import DatasetRow, Passage
 from stagewatch.core.store.client import Store
+from stagewatch.core.store.passages import search_passages
 
 router = APIRouter(tags=["datasets"])
 
@@ -140,3 +141,14 @@ def _change(row_id: str, old: DatasetRow | None, new: DatasetRow | None) -> dict
         fields = sorted(key for key in b if a[key] != b[key])
     return {"row_id": row_id, "what": what, "kind": row.kind, "question": row.question,
             "fields": fields}  # fmt: skip
+
+
+@router.get("/passages")
+def get_passages(
+    context: ContextDep,
+    caller: Reader,
+    q: Annotated[str, Query(min_length=2, max_length=500, description="Words of the passage.")],
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> Response:
+    """Passages seen in traffic that hold all the words: for needs that a turn never fetched."""
+    return json_response(page_json(search_passages(context.store, caller.project, q, limit=limit)))

@@ -124,6 +124,36 @@
     });
   }
 
+  // Passages seen in traffic, to tick as needs that this turn never fetched.
+  const search = document.querySelector("[data-passages]");
+  if (search) {
+    const found = document.querySelector("[data-found]");
+    search.addEventListener("change", async () => {
+      const words = search.value.trim();
+      if (words.length < 2) return;
+      try {
+        const answer = await send("GET", `${search.dataset.passages}&q=${encodeURIComponent(words)}`);
+        found.querySelectorAll("label:not(:has(:checked))").forEach((old) => old.remove());
+        if (!answer.items.length) toast("No passage seen in traffic holds these words");
+        for (const item of answer.items) {
+          const label = document.createElement("label");
+          label.className = "need";
+          const box = document.createElement("input");
+          box.type = "checkbox";
+          box.name = "needs";
+          box.dataset.need = JSON.stringify({ chunk_id: item.chunk_id, document_id: item.document_id, version: item.version });
+          const text = document.createElement("span");
+          text.textContent = `${item.chunk_id}: ${item.content}`;
+          label.append(box, text);
+          found.append(label);
+        }
+      } catch (error) { toast(error.message, true); }
+    });
+    search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") { event.preventDefault(); search.dispatchEvent(new Event("change")); }
+    });
+  }
+
   // Hand labels beside claims and chunks.
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-labels] button");
