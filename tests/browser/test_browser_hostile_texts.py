@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
+from tests.support.browser import BROWSER_MARKS
 from tests.support.refund import CURRENT, SHIPPING, send_turn
 from tests.support.server import Server, serving
 
-CHROMIUM = shutil.which("chromium")
-ARGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync",
-    "--disable-component-update", "--no-first-run", "--disable-quic",
-]  # fmt: skip
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
-]
+pytestmark = BROWSER_MARKS
 
 WORD = "unbreakable" * 400
 ARABIC = "\u202eكم يومًا لدي لطلب استرداد الأموال " * 60
@@ -58,14 +49,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             started.post(f"/turns/{turn['turn_id']}/promote", {"dataset": "hostile"})
             started.post(f"/review/{turn['turn_id']}", {"action": "flag"})
         yield started
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

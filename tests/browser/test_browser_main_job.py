@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
+from tests.support.browser import BROWSER_MARKS, console_errors
 from tests.support.refund import CURRENT, OLD, QUESTION, SHIPPING, send_turn
 from tests.support.server import Server, serving
 
-CHROMIUM = shutil.which("chromium")
-ARGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync",
-    "--disable-component-update", "--no-first-run", "--disable-quic",
-]  # fmt: skip
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
-]
+pytestmark = BROWSER_MARKS
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +28,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        yield opened
-        opened.close()
-
-
 @pytest.fixture
 def allowed() -> set[str]:
     """Console messages that a test provokes on purpose."""
@@ -55,14 +38,7 @@ def allowed() -> set[str]:
 def page(browser: Browser, server: Server, allowed: set[str]) -> Iterator[Page]:
     context = browser.new_context(base_url=server.api, viewport={"width": 1280, "height": 900})
     opened = context.new_page()
-    errors: list[str] = []
-
-    def note(message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
-            errors.append(message.text)
-
-    opened.on("console", note)
-    opened.on("pageerror", lambda error: errors.append(str(error)))
+    errors = console_errors(opened)
     opened.set_default_timeout(15_000)
     yield opened
     context.close()

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect
+from tests.support.browser import BROWSER_MARKS, console_errors
 from tests.support.plans_app import App, running_app
 from tests.support.refund import send_turn
 from tests.support.server import Server, serving, until
 
-CHROMIUM = shutil.which("chromium")
-ARGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync",
-    "--disable-component-update", "--no-first-run", "--disable-quic",
-]  # fmt: skip
 HOSTILE = '<img src=x onerror="alert(1)"></textarea><script>alert(2)</script>{{7*7}}\u202e'
 IMAGE = "<svg/onload=alert(3)>"
 ASKED = "Customers may request a refund within how many days?"
 LONG = "x" * 3000
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
-]
+pytestmark = BROWSER_MARKS
 
 
 def answer_of(text: str) -> tuple[int, bytes, dict[str, str]]:
@@ -89,30 +81,16 @@ def ended(server: Server, run_id: str) -> None:
     until("the run", lambda: server.get(f"/runs/{run_id}")["state"] == "finished")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        yield opened
-        opened.close()
-
-
 @pytest.fixture
 def page(browser: Browser, server: Server) -> Iterator[Page]:
     context = browser.new_context(base_url=server.api, viewport={"width": 1280, "height": 900})
     opened = context.new_page()
-    errors: list[str] = []
-
-    def note(message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
-            errors.append(message.text)
+    errors = console_errors(opened)
 
     def refuse(dialog: Dialog) -> None:
         errors.append(dialog.message)
         dialog.dismiss()
 
-    opened.on("console", note)
-    opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.on("dialog", refuse)
     opened.set_default_timeout(15_000)
     yield opened
@@ -158,7 +136,9 @@ def test_a_plan_is_run_from_the_page(page: Page, server: Server, app: App) -> No
         "connector": {"url": app.url, "paths": {"chunk_id": "id"}},
     }, 201)  # fmt: skip
     page.goto("/runs")
-    page.get_by_role("row").filter(has_text="by-hand").get_by_role("button").click()
+    # The page reloads once the run is accepted; going elsewhere meanwhile would be cut off.
+    with page.expect_navigation():
+        page.get_by_role("row").filter(has_text="by-hand").get_by_role("button").click()
 
     def mine() -> list[dict[str, Any]] | None:
         items = server.get("/runs")["items"]
