@@ -12,7 +12,7 @@ from ingest_load import cpu_s, http_sender, run_load
 from ingest_payloads import Payloads
 from tests.support.collector_process import PROTOBUF, CollectorProcess
 
-_TURNS = "SELECT uniqExact(turn_id) AS n FROM turns"
+_TURNS = "SELECT count() AS n FROM turns"
 
 
 def turns_per_cpu_second(payloads: Payloads, *, bodies: int = 60) -> dict[str, float]:
@@ -28,7 +28,9 @@ def turns_per_cpu_second(payloads: Payloads, *, bodies: int = 60) -> dict[str, f
         with CollectorProcess(folder / "data", STAGEWATCH_QUIET_SECONDS="0") as collector:
             process = psutil.Process(collector.process.pid)
             before, started = cpu_s(process), time.perf_counter()
-            collector.wait_for(lambda: collector.value(_TURNS) >= 100 * bodies, deadline_s=300)
+            # Asked seldom: the asking costs CPU time of the process that is measured.
+            while collector.value(_TURNS) < 100 * bodies:
+                time.sleep(0.5)
             cpu, wall = cpu_s(process) - before, time.perf_counter() - started
     finally:
         shutil.rmtree(folder, ignore_errors=True)

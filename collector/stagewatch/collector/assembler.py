@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,12 +22,20 @@ from stagewatch.core.model import LogRow, SpanRow, Turn
 from stagewatch.core.settings import Settings
 from stagewatch.core.store import Store, query
 from stagewatch.core.store.documents import get_document, put_document
-from stagewatch.core.store.spans import MAX_SPANS, logs_of_traces, spans_of_traces
+from stagewatch.core.store.spans import (
+    MAX_SPANS,
+    TraceExtent,
+    extents_of_traces,
+    logs_of_traces,
+    spans_of_traces,
+)
 from stagewatch.core.store.turns import put_turns, retire_turns
 
 log = logging.getLogger("stagewatch.collector.assembler")
 
 Assemble = Callable[[Sequence[SpanRow], Sequence[LogRow]], list[Turn]]
+
+_Group = dict[str, TraceExtent | None]
 
 POLL_SECONDS = 0.5
 BATCH_TRACES = 400
@@ -179,38 +187,32 @@ class Assembler:
             for group in self._groups(project, traces):
                 self._assemble_group(project, group)
 
-    def _groups(self, project: str, traces: Sequence[str]) -> Iterable[dict[str, datetime | None]]:
-        """Traces (with the time of their first span) in groups that are read at once."""
-        index = {
-            row["trace"].lower(): row
-            for row in self._store.rows(
-                query("spans_index_of_traces"), {"project": project, "ids": list(traces)}
-            )
-        }
-        group: dict[str, datetime | None] = {}
+    def _groups(self, project: str, traces: Sequence[str]) -> Iterable[_Group]:
+        """Traces (with where they lie, when known) in groups that are read at once."""
+        extents = extents_of_traces(self._store, project, traces)
+        group: _Group = {}
         size = 0
         for trace in traces:
-            row = index.get(trace)
-            stored = int(row["stored"]) if row else 0
+            extent = extents.get(trace)
+            stored = extent.stored if extent else 0
             if group and size + stored > BATCH_SPANS:
                 yield group
                 group, size = {}, 0
-            group[trace] = row["first_received"].replace(tzinfo=UTC) if row else None
+            group[trace] = extent
             size += stored
         if group:
             yield group
 
-    def _assemble_group(self, project: str, group: Mapping[str, datetime | None]) -> None:
+    def _assemble_group(self, project: str, group: _Group) -> None:
         ids = list(group)
-        spans = spans_of_traces(self._store, project, ids, limit=MAX_SPANS)
+        extents = {trace: extent for trace, extent in group.items() if extent is not None}
+        spans = spans_of_traces(self._store, project, ids, limit=MAX_SPANS, extents=extents)
         logs = logs_of_traces(self._store, project, ids, limit=MAX_SPANS)
         stored, revision = self._stored_turns(project, ids)
         write: list[Turn] = []
-        for trace, first_received in group.items():
+        for trace, extent in group.items():
             known = stored.get(trace, [])
-            late = first_received is not None and (
-                self._clock.now() - first_received > self._reopen
-            )
+            late = extent is not None and (self._clock.now() - extent.first_received > self._reopen)
             if known and late:
                 self._counters.traces.labels("too_late").inc()
                 continue

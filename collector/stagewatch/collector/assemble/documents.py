@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from stagewatch.collector.assemble.lenient import loaded
@@ -15,16 +17,52 @@ _MAX_DEPTH = 5
 _REPR = re.compile(r"\s*(?:<\w+|\w+\([\w ]*=)")
 
 
-def _first(layers: list[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:  # noqa: ANN401
-    for layer in layers:
-        for key in keys:
-            value = layer.get(key)
-            if value is not None and value != "":
-                return value
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Which of the names of `fields.toml` a mapping holds, field by field, in their order."""
+
+    held: Mapping[str, tuple[str, ...]]
+    nested: bool
+
+    @classmethod
+    def of(cls, names_held: tuple[Any, ...]) -> _Shape:
+        keys = frozenset(names_held)
+        held = {
+            field: found
+            for field, wanted in names().document.items()
+            if (found := tuple(name for name in wanted if name in keys))
+        }
+        nested = any(isinstance(name, str) and name.startswith("document.") for name in names_held)
+        return cls(held, nested)
+
+
+_MANY_NAMES = 64
+# Documents of one index have the same few names.
+_known_shape = functools.lru_cache(maxsize=2048)(_Shape.of)
+
+
+def _shape(item: Mapping[Any, Any]) -> _Shape:
+    held = tuple(item)
+    return _known_shape(held) if len(held) <= _MANY_NAMES else _Shape.of(held)
+
+
+_Layer = tuple[Mapping[str, Any], Mapping[str, tuple[str, ...]]]
+"""A mapping, and which names of interest it holds."""
+
+
+def _first(layers: Sequence[_Layer], field: str) -> Any:  # noqa: ANN401
+    for layer, held in layers:
+        if field in held:
+            for key in held[field]:
+                value = layer[key]
+                if value is not None and value != "":
+                    return value
     return None
 
 
 def _word(value: Any) -> str | None:  # noqa: ANN401
+    if value is None or type(value) is str:
+        return value
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     return str(value)
@@ -32,6 +70,8 @@ def _word(value: Any) -> str | None:  # noqa: ANN401
 
 def number(value: Any) -> float | None:  # noqa: ANN401
     """`value` as a finite float, also from text; None for anything else."""
+    if value is None:
+        return None
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     try:
@@ -41,33 +81,34 @@ def number(value: Any) -> float | None:  # noqa: ANN401
     return found if math.isfinite(found) else None
 
 
-def _layers(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _layers(item: Mapping[str, Any], shape: _Shape) -> list[_Layer]:
     """The document itself and the objects it is wrapped in, innermost first."""
-    layers = [item]
+    layers: list[_Layer] = [(item, shape.held)]
     for _ in range(_MAX_DEPTH):
-        for key in names().document["unwrap"]:
-            inner = layers[0].get(key)
+        layer, held = layers[0]
+        for key in held.get("unwrap", ()):
+            inner = layer[key]
             if isinstance(inner, Mapping):
-                layers.insert(0, inner)
+                layers.insert(0, (inner, _shape(inner).held))
                 break
         else:
             return layers
     return layers
 
 
-def _metadata(layers: list[Mapping[str, Any]], keys: tuple[str, ...]) -> dict[str, Any]:
+def _metadata(layers: Sequence[_Layer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
-    for layer in reversed(layers):
-        for key in keys:
-            found = loaded(layer.get(key))[0]
+    for layer, held in reversed(layers):
+        for key in held.get("metadata", ()):
+            found = loaded(layer[key])[0]
             if isinstance(found, Mapping):
                 merged.update({str(name): value for name, value in found.items()})
     return merged
 
 
-def _source_document(layers: list[Mapping[str, Any]]) -> str | None:
+def _source_document(layers: Sequence[_Layer]) -> str | None:
     # LlamaIndex names the source document as relationship "1" of a node.
-    for layer in layers:
+    for layer, _ in layers:
         relations = layer.get("relationships")
         if isinstance(relations, Mapping):
             source = relations.get("1")
@@ -77,17 +118,17 @@ def _source_document(layers: list[Mapping[str, Any]]) -> str | None:
 
 
 def _scores(
-    layers: list[Mapping[str, Any]], metadata: Mapping[str, Any], *, reranked: bool
+    layers: Sequence[_Layer], metadata: Mapping[str, Any], *, reranked: bool
 ) -> tuple[float | None, str | None]:
-    table = names().document
-    direct = number(_first(layers[::-1], table["score"]))
-    if direct is None:
+    direct = number(_first(layers[::-1], "score"))
+    if direct is None and metadata:
         # A compressor leaves the old score in place and adds its own beside it.
         keys = ("relevance_score", "score") if reranked else ("score", "relevance_score")
-        direct = number(_first([metadata], keys))
+        told = (metadata.get(key) for key in keys)
+        direct = number(next((value for value in told if value is not None and value != ""), None))
     if direct is not None:
         return direct, None
-    distance = number(_first(layers[::-1], table["distance"]))
+    distance = number(_first(layers[::-1], "distance"))
     return (distance, "distance") if distance is not None else (None, None)
 
 
@@ -115,60 +156,65 @@ def _from_mapping(
     reranked: bool,
     score_kind: str | None,
 ) -> Chunk | None:
-    table = names().document
-    item = _nested(item)
-    layers = _layers(item)
-    metadata = _metadata(layers, table["metadata"])
+    shape = _shape(item)
+    if shape.nested:
+        item = _unnested(item)
+        shape = _shape(item)
+    layers = _layers(item, shape)
+    metadata = _metadata(layers)
     score, kind = (
         (paired, None) if paired is not None else _scores(layers, metadata, reranked=reranked)
     )
-    content = next(
-        (
-            text
-            for layer in layers
-            for key in table["content"]
-            if isinstance(text := layer.get(key), str) and text
-        ),
-        "",
-    )
-    chunk_id = _word(_first([*layers, metadata], table["id"]))
+    everywhere = [*layers, (metadata, _shape(metadata).held)] if metadata else layers
+    content = _content(layers)
+    chunk_id = _word(_first(everywhere, "id"))
     if chunk_id is None and not content:
         return None
-    everywhere = [*layers, metadata]
-    extra = metadata or _rest(layers[0])
     return Chunk(
         rank=rank,
         chunk_id=chunk_id,
-        document_id=_word(_first(everywhere, table["document_id"]))
+        document_id=_word(_first(everywhere, "document_id"))
         or _source_document(layers)
-        or _word(_first(everywhere, table["document_id_weak"])),
-        version=_word(_first(everywhere, table["version"])),
+        or _word(_first(everywhere, "document_id_weak")),
+        version=_word(_first(everywhere, "version")),
         content=content,
         score=score,
-        score_kind=_word(_first([item], table["score_kind"])) or kind or score_kind,
-        valid_from=_word(_first(everywhere, table["valid_from"])),
-        valid_to=_word(_first(everywhere, table["valid_to"])),
-        metadata=extra,
+        score_kind=_word(_first([(item, shape.held)], "score_kind")) or kind or score_kind,
+        valid_from=_word(_first(everywhere, "valid_from")),
+        valid_to=_word(_first(everywhere, "valid_to")),
+        metadata=metadata or _rest(layers[0][0]),
     )
 
 
-def _nested(item: Mapping[str, Any]) -> Mapping[str, Any]:
+def _content(layers: Sequence[_Layer]) -> str:
+    for layer, held in layers:
+        for key in held.get("content", ()):
+            text = layer[key]
+            if isinstance(text, str) and text:
+                return text
+    return ""
+
+
+def _unnested(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Flattened `document.content` keys as `content`."""
-    if not any(isinstance(key, str) and key.startswith("document.") for key in item):
-        return item
     return {str(key).removeprefix("document."): value for key, value in item.items()}
 
 
 def _rest(item: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a flat document that have no name of their own (Haystack flattens metadata)."""
-    known = {name for found in names().document.values() for name in found} - set(
-        names().document["document_id_weak"]
-    )
+    known = _known_names()
     return {
         str(key): value
         for key, value in item.items()
         if key not in known and isinstance(value, (str, int, float, bool)) and key not in _NOT_META
     }
+
+
+@functools.cache
+def _known_names() -> frozenset[str]:
+    table = names().document
+    every = {name for found in table.values() for name in found}
+    return frozenset(every) - set(table["document_id_weak"])
 
 
 _NOT_META = frozenset({"rank", "cut", "type", "lc", "chunk", "embedding", "blob"})

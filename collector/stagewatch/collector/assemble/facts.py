@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stagewatch.collector.assemble.lenient import loaded
@@ -119,6 +119,8 @@ class Facts:
 
     def mapped(self, field: str) -> str | None:
         """The value of the first mapped attribute of `field` on any span or event of the turn."""
+        if field not in self._map:
+            return None
         for step in self._readers:
             value = self.mapped_at(field, step)
             if value is not None:
@@ -151,25 +153,23 @@ class Facts:
         mapped = self.mapped(field)
         if mapped is not None:
             return mapped
-        for own in (True, False):
-            for step, found in self._reads(field, weak=not own):
-                text = _text(found.value)
-                if text is not None:
-                    self.note(field, step, found.key, found.convention)
-                    return text
-            if own:
-                text = self._from_metadata(field)
-                if text is not None:
-                    return text
-        return None
+        found = [(step, found) for step in self._readers for found in step.read_all(field)]
+        # The catch-all table and the resource say less than what the app put on the turn itself.
+        strong = [pair for pair in found if pair[1].convention != "any"]
+        text = self._first_text(field, strong)
+        if text is None:
+            text = self._from_metadata(field)
+        if text is None and len(strong) < len(found):
+            text = self._first_text(field, [p for p in found if p[1].convention == "any"])
+        return text
 
-    def _reads(self, field: str, *, weak: bool) -> Iterator[tuple[Step, Found]]:
-        """Values of `field`; the resource's and the catch-all table's only when `weak`."""
-        for step in self._readers:
-            for found in step.read_all(field):
-                is_weak = found.convention == "any"
-                if is_weak == weak:
-                    yield step, found
+    def _first_text(self, field: str, pairs: Sequence[tuple[Step, Found]]) -> str | None:
+        for step, found in pairs:
+            text = _text(found.value)
+            if text is not None:
+                self.note(field, step, found.key, found.convention)
+                return text
+        return None
 
     def integer(self, field: str) -> int | None:
         """A turn-level field as a positive whole number."""

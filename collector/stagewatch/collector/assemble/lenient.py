@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+_DECODER = json.JSONDecoder()
+_BLANKS = " \t\n\r"
 _OPEN = {"[": "]", "{": "}"}
 
 
@@ -15,10 +17,15 @@ def parse_json(text: str) -> tuple[Any, bool]:
     and so are the open lists and objects, or else the last element that was not finished is left
     out. Linear in the length of the text; never raises.
     """
+    stripped = text.strip(_BLANKS)
     try:
-        return json.loads(text), False
+        # `raw_decode` alone: much of what is parsed is so short that the wrapper costs more.
+        value, end = _DECODER.raw_decode(stripped)
     except (ValueError, RecursionError):
         pass
+    else:
+        if end == len(stripped):
+            return value, False
     if not text.lstrip().startswith(("[", "{")):
         return None, False
     for candidate in _repairs(text):

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
 import re
-from collections.abc import Iterator, KeysView, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stagewatch.collector.assemble.lenient import loaded
-from stagewatch.collector.assemble.tables import Convention, KindRule, conventions, names
+from stagewatch.collector.assemble.tables import (
+    Convention,
+    KindRule,
+    Place,
+    conventions,
+    names,
+    places_of,
+)
 from stagewatch.core.model import LogRow, SpanRow
 
 _MESSAGE_EVENTS = {
@@ -41,15 +49,19 @@ class Lost:
 
 
 class Step:
-    """A span with the conventions that recognise it. Reading is lazy: few spans are asked."""
+    """A span with the conventions that recognise it. Reading is lazy: few spans are asked, and
+    what was asked once is kept.
+    """
 
-    __slots__ = ("_logs", "by", "children", "kind", "lost", "span")
+    __slots__ = ("_keys", "_logs", "_places", "_read", "by", "children", "kind", "lost", "span")
 
     def __init__(self, span: SpanRow, logs: Sequence[LogRow] = ()) -> None:
         self.span = span
         self.children: list[Step] = []
-        self.by = recognise(span)
+        self.by, self._places = _sight_of(span)
         self._logs = logs
+        self._read: dict[str, tuple[Found, ...]] = {}
+        self._keys: list[str] | None = None
         self.lost: dict[str, Lost] = {}
         self.kind = _kind(span, self.by)
 
@@ -68,41 +80,58 @@ class Step:
 
         A value that was withheld is noted in `lost` and does not count as something.
         """
-        return next(self.read_all(name), None)
+        found = self.read_all(name)
+        return found[0] if found else None
 
-    def read_all(self, name: str) -> Iterator[Found]:
+    def read_all(self, name: str) -> tuple[Found, ...]:
         """Every source of field `name` that holds something, best first."""
-        for convention in self.by:
-            for source in convention.read.get(name, ()):
-                found = self._source(source, convention.name)
-                if found is None or found.value is None or found.value == "":
-                    continue
-                why = withheld(found.value)
-                if why:
-                    self.lost.setdefault(name, Lost(found.key, why))
-                    continue
-                yield found
+        known = self._read.get(name)
+        if known is None:
+            places = self._places.get(name)
+            if places is None:
+                return ()
+            known = self._read[name] = tuple(self._look(name, places))
+        return known
 
-    def _source(self, source: str, convention: str) -> Found | None:
-        key, _, path = source.partition("#")
+    def _look(self, name: str, places: Sequence[Place]) -> Iterator[Found]:
+        for place in places:
+            value, cut = self._value(place)
+            if value is None or value == "":
+                continue
+            why = withheld(value)
+            if why:
+                self.lost.setdefault(name, Lost(place.says, why))
+                continue
+            yield Found(value, place.says, place.convention, cut)
+
+    def _value(self, place: Place) -> tuple[Any, bool]:
         value: Any
-        if key.startswith("^"):
-            value = self.span.resource.get(key[1:])
-            key = f"resource:{key[1:]}"
-        elif key.startswith(("@", "%")):
-            value = self._from_events(key, path)
-            return None if value is None else Found(value, source, convention)
-        elif key.endswith(".*"):
-            value = below(self.span.attributes, key[:-1])
-        elif ".{i}" in key:
-            prefix, _, rest = key.partition(".{i}")
-            value = flattened(self.span.attributes, prefix + ".", rest)
-        else:
-            value = self.span.attributes.get(key)
-        if path:
+        match place.how:
+            case "attribute":
+                value = self.span.attributes.get(place.key)
+            case "resource":
+                value = self.span.resource.get(place.key)
+            case "events":
+                return self._from_events(place.key, place.path), False
+            case "below":
+                value = below(self.span.attributes, self._under(place.key), place.key)
+            case "list":
+                found = self._under(place.key)
+                value = flattened(self.span.attributes, found, place.key, place.rest)
+        if place.path and value is not None:
             parsed, cut = loaded(value)
-            return Found(walk(parsed, path), source, convention, cut)
-        return Found(value, key, convention)
+            return walk(parsed, place.path), cut
+        return value, False
+
+    def _under(self, prefix: str) -> Sequence[str]:
+        """The attribute names that start with `prefix`."""
+        if self._keys is None:
+            self._keys = sorted(self.span.attributes)
+        first = bisect.bisect_left(self._keys, prefix)
+        last = first
+        while last < len(self._keys) and self._keys[last].startswith(prefix):
+            last += 1
+        return self._keys[first:last]
 
     def _from_events(self, key: str, path: str) -> Any:  # noqa: ANN401
         name = key[1:]
@@ -148,7 +177,7 @@ def withheld(value: Any) -> str | None:  # noqa: ANN401
     """The word redacted when `value` is only a redaction mark or a digest, else None."""
     if isinstance(value, str) and len(value) < 128:
         text = value.strip().strip('"')
-        if text in names().redacted or _DIGEST.fullmatch(text):
+        if text in names().redacted or (text.startswith("sha256:") and _DIGEST.fullmatch(text)):
             return "redacted"
     return None
 
@@ -181,50 +210,102 @@ def walk(value: Any, path: str) -> Any:  # noqa: ANN401
     return value
 
 
-def below(attributes: Mapping[str, Any], prefix: str) -> dict[str, Any] | None:
-    """Every attribute under `prefix`, with the prefix taken off; None when there is none."""
-    found = {
-        key[len(prefix) :]: value for key, value in attributes.items() if key.startswith(prefix)
-    }
-    return found or None
+def below(attributes: Mapping[str, Any], keys: Sequence[str], prefix: str) -> dict[str, Any] | None:
+    """The attributes `keys`, all under `prefix`, with the prefix taken off; None when there is
+    none.
+    """
+    return {key[len(prefix) :]: attributes[key] for key in keys} or None
 
 
-def flattened(attributes: Mapping[str, Any], prefix: str, rest: str) -> dict[int, Any] | None:
-    """A flattened list as `{index: element}`. An element is a mapping of the attributes below its
-    number, or the value itself. The number is the rank: gaps stay, keys come in any order.
+def flattened(
+    attributes: Mapping[str, Any], keys: Sequence[str], prefix: str, rest: str
+) -> dict[int, Any] | None:
+    """A flattened list as `{index: element}`, from the attributes `keys`, all under `prefix`. An
+    element is a mapping of the attributes below its number, or the value itself. The number is
+    the rank: gaps stay, keys come in any order.
     """
     items: dict[int, Any] = {}
-    for key, value in attributes.items():
-        if not key.startswith(prefix):
+    split = _split if len(keys) > _MANY_KEYS else _known_split
+    for key, index, tail in split(tuple(keys), len(prefix), rest):
+        if tail is None:
+            items[index] = attributes[key]
             continue
-        digits, _, tail = key[len(prefix) :].partition(".")
+        element = items.get(index)
+        if element is None:
+            element = items[index] = {}
+        if isinstance(element, dict):
+            element[tail] = attributes[key]
+    return items or None
+
+
+def _split(keys: tuple[str, ...], start: int, rest: str) -> tuple[tuple[str, int, str | None], ...]:
+    """(key, number after the prefix, what follows `rest`) of those that hold both; None when
+    nothing follows.
+    """
+    found: list[tuple[str, int, str | None]] = []
+    deeper = rest + "."
+    for key in keys:
+        digits, dot, tail = key[start:].partition(".")
         if not digits.isascii() or not digits.isdigit() or len(digits) > 6:
             continue
-        tail = f".{tail}" if tail else ""
+        tail = dot + tail
         if tail == rest:
-            items[int(digits)] = value
-        elif tail.startswith(rest + "."):
-            element = items.setdefault(int(digits), {})
-            if isinstance(element, dict):
-                element[tail[len(rest) + 1 :]] = value
-    return items or None
+            found.append((key, int(digits), None))
+        elif tail.startswith(deeper):
+            found.append((key, int(digits), tail[len(deeper) :]))
+    return tuple(found)
+
+
+_MANY_KEYS = 128
+"""What is known of a set of more names is not kept: such sets are seldom seen twice."""
+
+
+_Sight = tuple[tuple[Convention, ...], Mapping[str, tuple[Place, ...]]]
 
 
 def recognise(span: SpanRow) -> tuple[Convention, ...]:
     """The conventions that `span` shows a sign of, most specific first."""
-    keys = span.attributes.keys()
-    event_names = {event.name for event in span.events}
-    return tuple(table for table in conventions() if _shows(table, span, keys, event_names))
+    return _sight_of(span)[0]
 
 
-def _shows(
-    table: Convention, span: SpanRow, keys: KeysView[str], event_names: AbstractSet[str]
-) -> bool:
+def _sight_of(span: SpanRow) -> _Sight:
+    """The conventions of `span`, and for each field the places that can hold it."""
+    events = tuple({event.name for event in span.events}) if span.events else ()
+    if len(span.attributes) + len(events) > _MANY_KEYS:
+        return _sight(span.scope_name, tuple(span.attributes), events)
+    return _known_sight(span.scope_name, tuple(span.attributes), events)
+
+
+def _sight(scope: str, keys: tuple[str, ...], events: tuple[str, ...]) -> _Sight:
+    by = tuple(table for table in conventions() if _shows(table, scope, keys, events))
+    held = frozenset(keys)
+    places = {
+        field: found
+        for field, every in places_of(by).items()
+        if (found := tuple(place for place in every if _can_hold(place, keys, held)))
+    }
+    return by, places
+
+
+def _can_hold(place: Place, keys: tuple[str, ...], held: frozenset[str]) -> bool:
+    if place.how == "attribute":
+        return place.key in held
+    if place.how in {"below", "list"}:
+        return any(key.startswith(place.key) for key in keys)
+    return True
+
+
+# An app's spans have few sets of names, and the answers depend on nothing else.
+_known_sight = functools.lru_cache(maxsize=2048)(_sight)
+_known_split = functools.lru_cache(maxsize=2048)(_split)
+
+
+def _shows(table: Convention, scope: str, keys: tuple[str, ...], events: tuple[str, ...]) -> bool:
     return bool(
         table.always
         or not table.keys.isdisjoint(keys)
-        or (table.scopes and span.scope_name.startswith(table.scopes))
-        or (event_names and not table.events.isdisjoint(event_names))
+        or (table.scopes and scope.startswith(table.scopes))
+        or (events and not table.events.isdisjoint(events))
         or (table.prefixes and any(key.startswith(table.prefixes) for key in keys))
     )
 

@@ -65,6 +65,49 @@ class Convention:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """One source, taken apart: how to look, for what, the path inside it, and what to call it."""
+
+    how: Literal["attribute", "resource", "events", "below", "list"]
+    key: str
+    rest: str
+    path: str
+    says: str
+    convention: str
+
+
+def _place(source: str, convention: str) -> Place:
+    key, _, path = source.partition("#")
+    if key.startswith("^"):
+        says = source if path else f"resource:{key[1:]}"
+        return Place("resource", key[1:], "", path, says, convention)
+    if key.startswith(("@", "%")):
+        return Place("events", key, "", path, source, convention)
+    if key.endswith(".*"):
+        return Place("below", key[:-1], "", path, source, convention)
+    if ".{i}" in key:
+        prefix, _, rest = key.partition(".{i}")
+        return Place("list", prefix + ".", rest, path, source, convention)
+    return Place("attribute", key, "", path, source, convention)
+
+
+_PLACES: dict[tuple[str, ...], dict[str, tuple[Place, ...]]] = {}
+
+
+def places_of(tables: tuple[Convention, ...]) -> Mapping[str, tuple[Place, ...]]:
+    """For each field, where to look for it on a span that shows `tables`, best first."""
+    key = tuple([table.name + table.version for table in tables])
+    found = _PLACES.get(key)
+    if found is None:
+        merged: dict[str, list[Place]] = {}
+        for table in tables:
+            for name, sources in table.read.items():
+                merged.setdefault(name, []).extend(_place(s, table.name) for s in sources)
+        found = _PLACES[key] = {name: tuple(places) for name, places in merged.items()}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Names:
     """Names of things inside values (`fields.toml`)."""
 

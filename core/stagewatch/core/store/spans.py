@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from datetime import UTC
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -89,23 +90,70 @@ def _is_trace_id(text: str) -> bool:
     return len(text) == 32 and all(letter in "0123456789abcdefABCDEF" for letter in text)
 
 
+_FEW_TRACES = 50
+"""Up to here the hashes of trace ids narrow the primary key; those of more lie everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceExtent:
+    """Where one stored trace lies: spans stored (copies too), start times in ns, days, receipt."""
+
+    stored: int
+    first_received: datetime
+    first_ns: int
+    last_ns: int
+    first_day: date
+    last_day: date
+
+
+def _asked(project: str, ids: Sequence[str]) -> dict[str, Any]:
+    return {"project": project, "ids": "".join(ids), "count": len(ids)}
+
+
+def extents_of_traces(
+    store: Store, project: str, trace_ids: Sequence[str]
+) -> dict[str, TraceExtent]:
+    """Where traces lie, by trace id (lower-case hex); unknown traces are left out."""
+    ids = [text for text in trace_ids if _is_trace_id(text)]
+    if not ids:
+        return {}
+    return {
+        row.pop("trace").lower(): TraceExtent(
+            **{**row, "first_received": row["first_received"].replace(tzinfo=UTC)}
+        )
+        for row in store.rows(query("spans_index_of_traces"), _asked(project, ids))
+    }
+
+
 def spans_of_traces(
-    store: Store, project: str, trace_ids: Sequence[str], *, limit: int = MAX_SPANS
+    store: Store,
+    project: str,
+    trace_ids: Sequence[str],
+    *,
+    limit: int = MAX_SPANS,
+    extents: Mapping[str, TraceExtent] | None = None,
 ) -> dict[str, list[SpanRow]]:
     """Spans by trace id (lower-case hex), each list in order of start; unknown traces are left out.
 
     A span that arrived in several bodies is there once. At most `limit` spans are read in all.
+    `extents` saves asking for them when they are known.
     """
     ids = [text for text in trace_ids if _is_trace_id(text)]
-    if not ids:
+    known = extents_of_traces(store, project, ids) if extents is None else extents
+    within = [extent for text in ids if (extent := known.get(text.lower())) is not None]
+    if not within:
         return {}
-    asked = {"project": project, "ids": ids}
-    where = store.row(query("spans_range"), asked)
-    if where is None or not where["stored"]:
-        return {}
-    where.pop("stored")
+    asked = {
+        **_asked(project, ids),
+        "many": len(ids) > _FEW_TRACES,
+        "first_day": min(extent.first_day for extent in within),
+        "last_day": max(extent.last_day for extent in within),
+        "first_ns": min(extent.first_ns for extent in within),
+        "last_ns": max(extent.last_ns for extent in within),
+        "limit": limit,
+    }
     found: dict[str, list[SpanRow]] = {}
-    for row in store.rows(query("spans_of_traces"), {**asked, **where, "limit": limit}):
+    for row in store.rows(query("spans_of_traces"), asked):
         span = _span(project, row)
         found.setdefault(span.trace_id, []).append(span)
     for spans in found.values():
@@ -126,7 +174,7 @@ def logs_of_traces(
     found: dict[str, list[LogRow]] = {}
     if not ids:
         return found
-    asked = {"project": project, "ids": ids, "limit": limit}
+    asked = {**_asked(project, ids), "limit": limit}
     for row in store.rows(query("spans_logs_of_traces"), asked):
         log = _log(project, row)
         found.setdefault(log.trace_id, []).append(log)

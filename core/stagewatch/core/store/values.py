@@ -59,10 +59,15 @@ _READ: Mapping[int, Callable[[str], Any]] = {
 
 def stored_map(keys: Sequence[str], kinds: Sequence[int], values: Sequence[str]) -> dict[str, Any]:
     """Attributes from their three columns; values of kind ARRAY and above come as base64."""
-    return {
-        key: value if kind == STRING else _READ[kind](value)
-        for key, kind, value in zip(keys, kinds, values, strict=True)
-    }
+    found: dict[str, Any] = dict(zip(keys, values, strict=True))
+    if len(found) < len(keys):
+        # A key that comes twice: the kind of the last one counts, as its value does.
+        places = {key: at for at, key in enumerate(keys)}
+        return {key: _READ[kinds[at]](values[at]) for key, at in places.items()}
+    for key, kind in zip(keys, kinds, strict=True):
+        if kind != STRING:
+            found[key] = _READ[kind](found[key])
+    return found
 
 
 def _head_value(text: str) -> Any:  # noqa: ANN401 - the value's own type is the point

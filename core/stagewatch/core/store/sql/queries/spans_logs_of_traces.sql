@@ -11,7 +11,8 @@ SELECT
     kinds
 FROM logs
 WHERE project = {project:String}
-    AND trace_id IN arrayMap(x -> toFixedString(unhex(x), 16), {ids:Array(String)})
+    AND trace_id IN (SELECT toFixedString(substring(unhex({ids:String}), 1 + 16 * number, 16), 16)
+        FROM numbers({count:UInt32}))
 ORDER BY time_ns
 LIMIT 1 BY trace_id, span_id, time_ns, event_name, cityHash64(body, attrs)
 LIMIT {limit:UInt64}

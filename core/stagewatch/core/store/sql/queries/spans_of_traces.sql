@@ -1,5 +1,6 @@
 -- Whole spans of some traces, for the assembler and the trace page. Partition and primary key are
--- narrowed by the range from spans_range and the hash of the ids; a span that came in two bodies is
+-- narrowed by the range from spans_index_of_traces and, for few traces, the hash of their ids (that of
+-- hundreds lies everywhere); a span that came in two bodies is
 -- read once (the first received). Values that are not text are sent as base64.
 SELECT
     hex(trace_id) AS trace,
@@ -19,8 +20,11 @@ FROM spans
 WHERE project = {project:String}
     AND day BETWEEN {first_day:Date} AND {last_day:Date}
     AND start_ns BETWEEN {first_ns:UInt64} AND {last_ns:UInt64}
-    AND xxHash32(trace_id) IN arrayMap(x -> xxHash32(toFixedString(unhex(x), 16)), {ids:Array(String)})
-    AND trace_id IN arrayMap(x -> toFixedString(unhex(x), 16), {ids:Array(String)})
+    AND ({many:Bool} OR xxHash32(trace_id) IN (
+        SELECT xxHash32(toFixedString(substring(unhex({ids:String}), 1 + 16 * number, 16), 16))
+        FROM numbers({count:UInt32})))
+    AND trace_id IN (SELECT toFixedString(substring(unhex({ids:String}), 1 + 16 * number, 16), 16)
+        FROM numbers({count:UInt32}))
 ORDER BY received_at
 LIMIT 1 BY trace_id, span_id
 LIMIT {limit:UInt64}
