@@ -6,7 +6,8 @@ Rows: receive (HTTP, check, spool, fdatasync; sealed segments are thrown away), 
 in JSON and with 50 spans a request; all the way into spans, indexes and rollups with the merges of
 the next 3 s; the same at half the load, for the time to an answer; assembly of turns. Beside them
 rotel sending to a stub that discards (receiving and encoding anew only) and, with --phoenix, Phoenix;
-both are installed into environments of their own under bench/out. CPU is that of the server process.
+both are installed into environments of their own under bench/out. CPU is that of the server process;
+where a target is missed, the parts it went to are printed, and the floors: each step done alone.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ import psutil
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+from ingest_floors import floors
 from ingest_load import (
     CONNECTIONS,
+    Profile,
     Row,
     Send,
     a_row,
@@ -101,6 +104,7 @@ def measure(
             run_load(connect, first)
             raw += sum(map(len, first))
             collector.wait_drained()
+            profile = Profile(process)
             for _ in range(runs):
                 bodies = make()
                 raw += sum(map(len, bodies))
@@ -115,6 +119,7 @@ def measure(
                 costs.append((cpu_s(process) - before) / spans * 1e6)
                 rates.append(spans / wall)
                 latencies += load.latencies_ms
+            where = profile.per_span_us(runs * spans)
             if store:
                 stored = collector.value(
                     "SELECT sum(bytes_on_disk) AS n FROM system.parts WHERE active"
@@ -122,7 +127,7 @@ def measure(
                 disk = round(stored / raw, 3)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return a_row(path, kind, costs, rates, peak, latencies, disk)
+    return a_row(path, kind, costs, rates, peak, latencies, disk, where)
 
 
 def show(row: Row, target: float | None, other: Row | None) -> None:
@@ -141,6 +146,9 @@ def show(row: Row, target: float | None, other: Row | None) -> None:
         f"p50 {row.p50_ms:.1f} ms  p99 {row.p99_ms:.1f} ms{says}",
         flush=True,
     )
+    if row.where and target is not None and row.cpu_us_per_span > target:
+        # The mean of all runs: what a target that was missed went to.
+        print("    went to: " + ", ".join(f"{part} {us:g}" for part, us in row.where.items()))
 
 
 class Bench:
@@ -150,6 +158,7 @@ class Bench:
         self.wanted = wanted
         self.runs = runs
         self.rows: list[Row] = []
+        self.floors: dict[str, dict[str, float]] = {}
         self.payloads = Payloads()
         self.agent = rotel_agent(rotel) if "rotel" in wanted else None
 
@@ -175,6 +184,9 @@ class Bench:
         def target(path: str) -> float | None:
             return TARGETS[path].get(kind)
 
+        if "floors" in wanted:
+            self.floors[kind] = floors(make())
+            print(f"floors of {kind}, µs CPU/span: {self.floors[kind]}", flush=True)
         rotel = None
         if self.agent is not None:
             rotel = self.add(measure_rotel(self.agent, kind, make, spans, runs=runs))
@@ -212,7 +224,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--rows", default="rotel,receive,grpc,json,small,store,half,turns")
+    parser.add_argument("--rows", default="floors,rotel,receive,grpc,json,small,store,half,turns")
     parser.add_argument("--rotel", help="path of rotel's agent, else it is installed")
     parser.add_argument("--phoenix", action="store_true", help="measure Phoenix too (installs it)")
     parser.add_argument("--out", default=str(ROOT / "bench" / "out" / "ingest.json"))
@@ -227,7 +239,7 @@ def main() -> int:
     for kind in filter(None, chosen.kinds.split(",")):
         bench.kind(kind, phoenix=chosen.phoenix)
     Path(chosen.out).parent.mkdir(parents=True, exist_ok=True)
-    found = {"rows": [asdict(row) for row in bench.rows], "turns": turns}
+    found = {"rows": [asdict(row) for row in bench.rows], "turns": turns, "floors": bench.floors}
     Path(chosen.out).write_text(json.dumps(found, indent=1))
     print(f"written to {chosen.out}")
     return 0

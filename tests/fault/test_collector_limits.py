@@ -6,10 +6,14 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import grpc
 import psutil
 import pytest
-from tests.support.collector_process import CollectorProcess, a_request, post
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from tests.support.collector_process import CollectorProcess, a_request, grpc_call, post
 
 pytestmark = pytest.mark.fault
 
@@ -158,3 +162,37 @@ def test_a_trace_of_thirty_thousand_spans_is_one_turn_in_bounded_memory(tmp_path
 
         collector.wait_for(settled, deadline_s=60)
         assert peak < 1 << 30
+
+
+def _status_of(error: Any) -> Status:
+    return Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
+
+
+def test_grpc_calls_beyond_the_bound_are_told_to_come_again(tmp_path: Path) -> None:
+    mend = tmp_path / "mended"
+    settings = {
+        "COLLECTOR_STORE": "hang",
+        "COLLECTOR_MEND": str(mend),
+        "STAGEWATCH_ACK": "insert",
+        "STAGEWATCH_MAX_CONNECTIONS": "2",
+    }
+    with CollectorProcess(tmp_path / "data", **settings) as collector:
+        channel = grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}")
+        call = grpc_call(channel)
+        # The store hangs and a yes waits for it: these two stay in hand.
+        waiting = [call.future(a_request(1).SerializeToString(), timeout=60) for _ in range(2)]
+        spool = tmp_path / "data" / "spool"
+        collector.wait_for(lambda: len([*spool.glob("*.seg"), *spool.glob("*.open")]) > 0)
+        with pytest.raises(grpc.RpcError) as refused:
+            # On one connection calls arrive in order, so this one is the third.
+            call(a_request(1).SerializeToString(), timeout=60)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        status = _status_of(refused.value)
+        retry = RetryInfo()
+        assert status.details[0].Unpack(retry)
+        assert 1 <= retry.retry_delay.seconds <= 3
+        mend.touch()
+        for taken in waiting:
+            taken.result(timeout=60)
+        collector.wait_stored(2)
+        channel.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import threading
 import zlib
 from collections.abc import Callable
@@ -15,10 +16,10 @@ import zstandard
 
 from stagewatch.collector.duplicates import RecentBodies, body_key
 from stagewatch.collector.frames import Frame
-from stagewatch.collector.http_answers import content_form
+from stagewatch.collector.http_answers import content_form, refusal
 from stagewatch.collector.inflate import inflate, known_encoding
 from stagewatch.collector.pending import Pending, compare
-from stagewatch.collector.refusal import RefusedError
+from stagewatch.collector.refusal import RefusedError, overloaded
 from stagewatch.collector.segments import Sealed, bury, frames_of, halve, recover, sealed_segments
 from stagewatch.collector.spool import Entry, Limits, Spool
 from stagewatch.collector.spool_admin import drop_dead, list_spool, replay_dead
@@ -277,3 +278,13 @@ def test_only_what_changed_is_written_and_only_what_is_gone_or_moved_is_retired(
     assert [t.turn_id for t in change.write] == ["changed", "moved", "new"]
     assert list(change.retire) == [gone, moved]
     assert compare(fresh, fresh).write == compare(fresh, fresh).retire == ()
+
+
+def test_a_refusal_in_json_says_when_to_come_again() -> None:
+    head, _, body = refusal(overloaded("full", 3), "json", close=False).partition(b"\r\n\r\n")
+    assert b"Retry-After: 3\r\n" in head
+    assert json.loads(body) == {
+        "code": 14,
+        "message": "full",
+        "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3s"}],
+    }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from stagewatch.core.model import LogRow, SpanRow, Turn
 from stagewatch.core.settings import Settings
 from stagewatch.core.store import Store, query
 from stagewatch.core.store.documents import get_document, put_document
+from stagewatch.core.store.probes import probe_traces_among
 from stagewatch.core.store.spans import (
     MAX_SPANS,
     TraceExtent,
@@ -209,6 +211,7 @@ class Assembler:
         spans = spans_of_traces(self._store, project, ids, limit=MAX_SPANS, extents=extents)
         logs = logs_of_traces(self._store, project, ids, limit=MAX_SPANS)
         stored, revision = self._stored_turns(project, ids)
+        probes = probe_traces_among(self._store, project, ids)
         write: list[Turn] = []
         for trace, extent in group.items():
             known = stored.get(trace, [])
@@ -216,7 +219,9 @@ class Assembler:
             if known and late:
                 self._counters.traces.labels("too_late").inc()
                 continue
-            change = self._change(trace, known, spans.get(trace, []), logs.get(trace, []))
+            change = self._change(
+                trace, known, spans.get(trace, []), logs.get(trace, []), probe=trace in probes
+            )
             if change is None:
                 continue
             self._retire(change, revision)
@@ -235,6 +240,8 @@ class Assembler:
         known: Sequence[Turn],
         spans: Sequence[SpanRow],
         logs: Sequence[LogRow],
+        *,
+        probe: bool,
     ) -> Change | None:
         if not spans:
             return None
@@ -248,6 +255,9 @@ class Assembler:
             )
             return None
         self._counters.traces.labels("turns" if fresh else "none").inc()
+        if probe:
+            # A probe asked this, whether the app passed the mark on or not.
+            fresh = [replace(turn, probe=True) for turn in fresh]
         return compare(known, fresh)
 
     def _retire(self, change: Change, revision: int) -> None:

@@ -119,7 +119,8 @@ def _clean_items(signal: Signal, message: Any) -> int | None:  # noqa: ANN401 - 
     return total
 
 
-def _fault(span: Any) -> str | None:  # noqa: ANN401 - a Span message
+def fault_of(span: Any) -> str | None:  # noqa: ANN401 - a Span message
+    """Why a span cannot be stored, None when it can."""
     if len(span.trace_id) != 16 or span.trace_id == _ZERO_TRACE:
         return BAD_TRACE_ID
     if len(span.span_id) != 8 or span.span_id == _ZERO_SPAN:
@@ -134,7 +135,7 @@ def sift(signal: Signal, message: Any, rejected: Counter[str]) -> Checked:  # no
         for group in getattr(entry, signal.groups):
             members = getattr(group, signal.items)
             if signal.name == "traces":
-                faults = [_fault(span) for span in members]
+                faults = [fault_of(span) for span in members]
                 if any(faults):
                     rejected.update(fault for fault in faults if fault)
                     good = [s for s, fault in zip(members, faults, strict=True) if not fault]

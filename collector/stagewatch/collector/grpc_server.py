@@ -14,7 +14,7 @@ from stagewatch.collector.allowance import Allowances
 from stagewatch.collector.counters import Counters
 from stagewatch.collector.http_answers import success_body
 from stagewatch.collector.intake import Intake
-from stagewatch.collector.refusal import INTERNAL, RefusedError
+from stagewatch.collector.refusal import INTERNAL, RefusedError, overloaded
 from stagewatch.collector.signals import LOGS, METRICS, TRACES, Signal
 from stagewatch.core.errors import PortInUseError
 
@@ -26,6 +26,8 @@ _SERVICES = {
     "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export": METRICS,
 }
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+_STREAMS = 100
 
 Call = Callable[[bytes, Any], Awaitable[bytes]]
 
@@ -55,12 +57,16 @@ class GrpcReceiver:
         allowances: Allowances,
         *,
         max_bytes: int,
+        max_calls: int,
     ) -> None:
         self._intake = intake
         self._access = access
         self._counters = counters
         self._allowances = allowances
         self._max_bytes = max_bytes
+        self._max_calls = max_calls
+        self._most_held = max(4 * max_bytes, 256 << 20)
+        self._calls = self._held = 0
         self._server: grpc.aio.Server | None = None
 
     async def start(self, host: str, port: int, credentials: grpc.ServerCredentials | None) -> int:
@@ -75,6 +81,8 @@ class GrpcReceiver:
                 # Two collectors on one port would share its connections without a word.
                 ("grpc.so_reuseport", 0),
                 ("grpc.keepalive_permit_without_calls", 1),
+                # More calls than that wait at the client, which loses nothing.
+                ("grpc.max_concurrent_streams", _STREAMS),
             )
         )
         calls = {method: self._export(signal) for method, signal in _SERVICES.items()}
@@ -103,7 +111,10 @@ class GrpcReceiver:
 
     def _export(self, signal: Signal) -> Call:
         async def export(body: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+            self._calls += 1
+            self._held += len(body)
             try:
+                self._bound()
                 headers = {key: str(value) for key, value in context.invocation_metadata() or ()}
                 sender = await self._access.sender(headers)
                 self._allowances.admit(sender.who)
@@ -117,9 +128,21 @@ class GrpcReceiver:
                     500, INTERNAL, "internal", "the collector failed on this request"
                 )
                 return await self._refuse(context, failed)
+            finally:
+                self._calls -= 1
+                self._held -= len(body)
             return success_body(signal, checked, "protobuf")
 
         return export
+
+    def _bound(self) -> None:
+        """Refuse, retryably, what is over the bound on calls or bytes in hand. The library's own
+        bound on calls answers without RetryInfo, which tells exporters to drop the batch.
+        """
+        if self._calls > self._max_calls:
+            raise overloaded("too many calls at once", 1)
+        if self._held > self._most_held:
+            raise overloaded("too many large requests at once", 1)
 
     async def _refuse(
         self, context: grpc.aio.ServicerContext[Any, Any], refused: RefusedError

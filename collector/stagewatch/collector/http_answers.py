@@ -7,12 +7,16 @@ from http import HTTPStatus
 from typing import Literal
 
 import orjson
+from google.protobuf.descriptor_pool import Default
+from google.protobuf.json_format import MessageToDict
 
 from stagewatch.collector.check import Checked
 from stagewatch.collector.refusal import RefusedError
 from stagewatch.collector.signals import Signal
 
 Form = Literal["protobuf", "json"]
+
+_POOL = Default()
 
 _TYPES: dict[Form, str] = {"protobuf": "application/x-protobuf", "json": "application/json"}
 
@@ -72,7 +76,7 @@ def refusal(refused: RefusedError, form: Form, *, close: bool) -> bytes:
     if refused.http == 405:
         extra += "Allow: POST\r\n"
     if form == "json":
-        body = orjson.dumps({"code": refused.code, "message": refused.message, "details": []})
+        body = orjson.dumps(MessageToDict(refused.status(), descriptor_pool=_POOL))
     else:
         body = refused.status().SerializeToString()
     return answer(refused.http, body, form, close=close, extra=extra)

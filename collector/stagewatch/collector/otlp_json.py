@@ -15,14 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
-from opentelemetry.proto.common.v1.common_pb2 import (
-    InstrumentationScope,
-)
+from google.protobuf.message import Message
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, SeverityNumber
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from stagewatch.collector.check import Checked, sift
+from stagewatch.collector.check import Checked, fault_of
 from stagewatch.collector.json_values import (
     MalformedError,
     any_value,
@@ -35,6 +34,8 @@ from stagewatch.collector.json_values import (
     int_in,
     list_in,
 )
+from stagewatch.collector.pack_attributes import length
+from stagewatch.collector.pack_span import pack_span
 from stagewatch.collector.refusal import bad_request
 from stagewatch.collector.signals import Signal
 
@@ -72,80 +73,101 @@ def check_json(signal: Signal, body: bytes) -> Checked:
         entries = []
     if not isinstance(entries, list):
         raise bad_request(f"{signal.json_key!r} is not a list")
-    message = signal.request()
     rejected: Counter[str] = Counter()
-    build = _span if signal.name == "traces" else _log_record
+    build = _span_bytes if signal.name == "traces" else _log_bytes
+    parts: list[bytes] = []
+    items = 0
     try:
         for entry in entries:
             if entry is not None:
-                _entry(signal, getattr(message, signal.entries), entry, build, rejected)
+                packed, count = _entry(signal, entry, build, rejected)
+                if packed is not None:
+                    parts.append(packed)
+                    items += count
     except MalformedError as error:
         # Not one item but the envelope around items: what was meant cannot be told.
         raise bad_request(str(error)) from None
-    return sift(signal, message, rejected)
+    return Checked(b"".join(parts), len(parts), items, rejected)
 
 
 def _entry(
     signal: Signal,
-    target: Any,  # noqa: ANN401 - a repeated field
     entry: Any,  # noqa: ANN401 - JSON
-    build: Callable[[dict[str, Any]], Any],
+    build: Callable[[dict[str, Any]], bytes],
     rejected: Counter[str],
-) -> None:
+) -> tuple[bytes | None, int]:
+    """The bytes of one resource entry, as field 1 of the request, and how many items it holds.
+
+    Resource, groups and schema URL are fields 1, 2, 3 of an entry; scope, items and schema URL are
+    the same of a group, for spans and for log records.
+    """
     groups_key, items_key = _JSON_NAMES[signal.name]
     groups = [g for g in list_in(as_object(entry, signal.json_key), groups_key) if g is not None]
     count = sum(len(list_in(as_object(group, groups_key), items_key)) for group in groups)
-    added = target.add()
     try:
-        _resource(added, entry.get("resource"))
-        added.schema_url = as_text(entry.get("schemaUrl"))
+        parts = _head(_resource(entry.get("resource")))
+        tail = _schema_url(entry)
     except MalformedError:
-        del target[-1]
         rejected[BAD_RESOURCE] += count
-        return
+        return None, 0
+    total = 0
     for group in groups:
-        into = getattr(added, signal.groups).add()
-        members = list_in(as_object(group, groups_key), items_key)
+        members = list_in(group, items_key)
         try:
-            _scope(into, group.get("scope"))
-            into.schema_url = as_text(group.get("schemaUrl"))
+            inner = _head(_scope(group.get("scope")))
+            end = _schema_url(group)
         except MalformedError:
-            del getattr(added, signal.groups)[-1]
             rejected[BAD_RESOURCE] += len(members)
             continue
-        good = []
         for member in members:
+            if member is None:
+                continue
             try:
-                if member is not None:
-                    good.append(build(as_object(member, items_key)))
+                packed = build(as_object(member, items_key))
             except MalformedError as error:
                 rejected[str(error)] += 1
-        getattr(into, signal.items).extend(good)
+                continue
+            inner += (b"\x12", length(len(packed)), packed)
+            total += 1
+        inner += end
+        parts += (b"\x12", length(sum(map(len, inner))), *inner)
+    parts += tail
+    return b"".join((b"\x0a", length(sum(map(len, parts))), *parts)), total
+
+
+def _head(message: Message | None) -> list[bytes]:
+    if message is None:
+        return []
+    raw = message.SerializeToString()
+    return [b"\x0a", length(len(raw)), raw]
+
+
+def _schema_url(holder: dict[str, Any]) -> list[bytes]:
+    raw = as_text(holder.get("schemaUrl")).encode()
+    return [b"\x1a", length(len(raw)), raw] if raw else []
 
 
 _JSON_NAMES = {"traces": ("scopeSpans", "spans"), "logs": ("scopeLogs", "logRecords")}
 
 
-def _resource(entry: Any, value: Any) -> None:  # noqa: ANN401
-    if value is not None:
-        entry.resource.CopyFrom(
-            Resource(
-                attributes=attributes_in(as_object(value, "resource")),
-                dropped_attributes_count=int_in(value, "droppedAttributesCount", 2**32),
-            )
-        )
+def _resource(value: Any) -> Resource | None:  # noqa: ANN401
+    if value is None:
+        return None
+    return Resource(
+        attributes=attributes_in(as_object(value, "resource")),
+        dropped_attributes_count=int_in(value, "droppedAttributesCount", 2**32),
+    )
 
 
-def _scope(group: Any, value: Any) -> None:  # noqa: ANN401
-    if value is not None:
-        group.scope.CopyFrom(
-            InstrumentationScope(
-                name=as_text(as_object(value, "scope").get("name")),
-                version=as_text(value.get("version")),
-                attributes=attributes_in(value),
-                dropped_attributes_count=int_in(value, "droppedAttributesCount", 2**32),
-            )
-        )
+def _scope(value: Any) -> InstrumentationScope | None:  # noqa: ANN401
+    if value is None:
+        return None
+    return InstrumentationScope(
+        name=as_text(as_object(value, "scope").get("name")),
+        version=as_text(value.get("version")),
+        attributes=attributes_in(value),
+        dropped_attributes_count=int_in(value, "droppedAttributesCount", 2**32),
+    )
 
 
 def _event(value: Any) -> Span.Event:  # noqa: ANN401
@@ -168,6 +190,21 @@ def _link(value: Any) -> Span.Link:  # noqa: ANN401
         dropped_attributes_count=int_in(held, "droppedAttributesCount", 2**32),
         flags=int_in(held, "flags", 2**32),
     )
+
+
+def _span_bytes(held: dict[str, Any]) -> bytes:
+    packed = pack_span(held)
+    if packed is None:
+        span = _span(held)
+        reason = fault_of(span)
+        if reason is not None:
+            raise MalformedError(reason)
+        packed = span.SerializeToString()
+    return packed
+
+
+def _log_bytes(held: dict[str, Any]) -> bytes:
+    return _log_record(held).SerializeToString()
 
 
 def _span(held: dict[str, Any]) -> Span:

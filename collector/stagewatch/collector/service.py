@@ -136,7 +136,14 @@ class Collector:
             max_bytes=limit,
             max_connections=settings.max_connections,
         )
-        self._grpc = GrpcReceiver(intake, access, self._counters, allowances, max_bytes=limit)
+        self._grpc = GrpcReceiver(
+            intake,
+            access,
+            self._counters,
+            allowances,
+            max_bytes=limit,
+            max_calls=settings.max_connections,
+        )
         self._assembler = Assembler(
             store,
             self._context.clock,

@@ -115,7 +115,7 @@ ORDER BY (project, intDiv(start_ns, 60000000000), xxHash32(trace_id), span_id)
 TTL day + INTERVAL 90 DAY
 SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000,
     fsync_after_insert = 1, fsync_part_directory = 1, min_compressed_bytes_to_fsync_after_merge = 1,
-    min_parts_to_merge_at_once = 16
+    min_parts_to_merge_at_once = 16, min_bytes_for_wide_part = 268435456
 ;;
 CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_in_to_spans TO spans AS
 SELECT
