@@ -109,8 +109,8 @@ def wilson(
     return low, high
 
 
-def _clusters(keys: Sequence[str]) -> tuple[NDArray[np.intp], int]:
-    """Cluster number of each reading; an empty key is a cluster of its own."""
+def cluster_numbers(keys: Sequence[str]) -> tuple[NDArray[np.intp], int]:
+    """Cluster number of each reading, and how many there are; "" is a cluster of its own."""
     index: dict[str, int] = {}
     numbers = np.empty(len(keys), dtype=np.intp)
     for i, key in enumerate(keys):
@@ -151,7 +151,7 @@ def mean_estimate(
         raise ValueError("values, inclusion and conversations must have one length")
     if len(x) == 0:
         return None
-    clusters, m = _clusters(conversations)
+    clusters, m = cluster_numbers(conversations)
     mean = min(1.0, max(0.0, float(np.sum(w * x) / np.sum(w))))
     variance = _linearised(x, w, clusters, m, mean)
     cluster_weights = np.bincount(clusters, w, minlength=m)
