@@ -7,7 +7,8 @@ and three bare spans. Spans end in a processor that drops them: export is anothe
 
 The other libraries are no dependency of the project: `make bench-sdk` keeps an environment for them.
 
-What is not installed is left out. Prints one line a contender and what each import costs.
+What is not installed is left out. Prints one line a contender, what each import costs, and the
+installed size: files of the distribution and of all it needs to send spans, compiled files apart.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ import argparse
 import gc
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
 
 QUESTION = "How many days do I have to request a refund?"
 ANSWER = "You can request a refund within 30 days of delivery."
@@ -217,6 +223,16 @@ IMPORTS = {
     "OpenInference": "import openinference.instrumentation",
     "Langfuse": "import langfuse",
 }
+EXPORTER = "opentelemetry-exporter-otlp-proto-http"
+OURS = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-common")
+PACKAGES = {
+    "stagewatch.sdk": OURS,
+    # It has no exporter of its own, and without one nothing is sent.
+    "OpenInference": ("openinference-instrumentation", EXPORTER),
+    "Langfuse": ("langfuse",),
+}
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = ("sdk", "core", "collector", "scorer", "api")
 
 
 def measure(turns: dict[str, Turn], rounds: int, each: int) -> dict[str, float]:
@@ -245,6 +261,40 @@ def import_ms(statement: str) -> float:
     return statistics.median(times)
 
 
+def closure_bytes(names: Iterable[str]) -> int:
+    """Bytes of the installed distributions and of everything they require."""
+    left, sizes = list(names), dict[str, int]()
+    while left:
+        name = re.sub(r"[-_.]+", "-", left.pop()).lower()
+        if name in sizes:
+            continue
+        found = metadata.distribution(name)
+        sizes[name] = sum(f.size or 0 for f in found.files or () if f.suffix != ".pyc")
+        needs = [Requirement(line) for line in found.requires or ()]
+        left += [n.name for n in needs if n.marker is None or n.marker.evaluate({"extra": ""})]
+    return sum(sizes.values())
+
+
+def source_bytes(part: str) -> int:
+    """Bytes of one part of this project as it is packed: everything below its namespace folder."""
+    files = (ROOT / part / "stagewatch").rglob("*")
+    return sum(f.stat().st_size for f in files if f.is_file() and f.suffix != ".pyc")
+
+
+def print_sizes(names: Iterable[str]) -> None:
+    for name in names:
+        size = closure_bytes(PACKAGES[name])
+        note = ""
+        if PACKAGES[name] is OURS:
+            own = {part: source_bytes(part) for part in PARTS}
+            size += sum(own.values())
+            note = (
+                f"  (the SDK and what it needs {(size - sum(own.values()) + own['sdk']) / 1e6:.2f};"
+                " the rest are the server's parts, which come along and are not imported)"
+            )
+        print(f"installed {name:15} {size / 1e6:6.2f} MB{note}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=40)
@@ -266,6 +316,7 @@ def main() -> None:
     for name, statement in IMPORTS.items():
         if name in turns:
             print(f"import {name:15} {import_ms(statement):8.1f} ms")
+    print_sizes(name for name in PACKAGES if name in turns)
 
 
 if __name__ == "__main__":

@@ -188,6 +188,29 @@ def rank_delay(seed):
     return None if not found else found[0].at - 5000 if found[0].at >= 5000 else -1
 
 
+def mixes(streams: int) -> None:
+    """Changes that are none of the app's: how often they alarm, ranked by kind and all together."""
+    told = blind = week = week_blind = 0
+    for seed in range(streams):
+        chance = np.random.default_rng([23, seed])
+        hard = np.concatenate([chance.random(3000) < 0.1, chance.random(3000) < 0.6])
+        values = (chance.random(6000) < np.where(hard, 0.70, 0.97)).astype(float).tolist()
+        told += bool(detect(values, kinds=[(kind,) for kind in hard.tolist()]))
+        blind += bool(detect(values))
+        weekend = np.array([day % 7 >= 5 for day in range(28) for _ in range(500)])
+        values = (
+            (chance.random(len(weekend)) < np.where(weekend, 0.80, 0.95)).astype(float).tolist()
+        )
+        week += bool(detect(values, kinds=[(0, (0, day)) for day in weekend.tolist()]))
+        week_blind += bool(detect(values))
+    print(
+        f"a service of 70 % grows from 10 % to 60 % of the traffic: {told} of {streams} alarm, ranked all together {blind}"
+    )
+    print(
+        f"weekends of 80 %, working days of 95 %, four weeks: {week} of {streams} alarm, ranked all together {week_blind}"
+    )
+
+
 def report(name, delays):
     seen = [d for d in delays if d is not None and d >= 0]
     early = sum(d == -1 for d in delays if d is not None)
@@ -207,9 +230,10 @@ def main() -> None:
     if "intervals" in chosen.only:
         intervals(chosen.runs)
     if "powered" in chosen.only:
-        powered(max(100, chosen.runs // 4))
+        powered(chosen.runs)
     if "drift" in chosen.only:
         drift(chosen.streams)
+        mixes(max(20, chosen.streams // 20))
 
 
 if __name__ == "__main__":

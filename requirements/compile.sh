@@ -9,4 +9,8 @@ $UV pip compile $OPTS pyproject.toml -o requirements/sdk.txt "$@"
 # shellcheck disable=SC2086
 $UV pip compile $OPTS --extra demo pyproject.toml -o requirements/server.txt "$@"
 # shellcheck disable=SC2086
-$UV pip compile $OPTS --extra demo --group dev pyproject.toml -o requirements/dev.txt "$@"
+$UV pip compile $OPTS --extra demo --extra local --group dev pyproject.toml -o requirements/dev.txt "$@"
+# shellcheck disable=SC2086
+$UV pip compile $OPTS --extra local pyproject.toml -o requirements/local.txt "$@"
+# shellcheck disable=SC2086
+$UV pip compile $OPTS requirements/frameworks.in -o requirements/frameworks.txt "$@"

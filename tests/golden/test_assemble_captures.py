@@ -18,4 +18,4 @@ def test_a_capture_assembles_to_what_it_holds(name: str) -> None:
 
 
 def test_no_capture_was_left_out() -> None:
-    assert len(CAPTURES) == 28
+    assert len(CAPTURES) == 40

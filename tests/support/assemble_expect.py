@@ -75,6 +75,10 @@ def _turn_differences(turn: Turn, wanted: dict[str, Any]) -> list[str]:
     retrieved = [chunk for retrieval in turn.retrievals for chunk in retrieval.chunks]
     queries = [retrieval.query for retrieval in turn.retrievals]
     window = [chunk.chunk_id for chunk in turn.window]
+    texts = [chunk.content for chunk in turn.window]
+    if "passed_texts" in wanted and wanted["passed_to_model"] is None:
+        # Passages without ids are known by their words.
+        window = []
     pairs = {
         "trace": (turn.trace_id in wanted["trace_ids"], True),
         "turn_index": (turn.turn_index, wanted.get("turn_index", wanted["turn"])),
@@ -92,7 +96,11 @@ def _turn_differences(turn: Turn, wanted: dict[str, Any]) -> list[str]:
         "retrieved": (_documents(retrieved) or None, _expected_documents(wanted["retrieved"])),
         "reranked": (_documents(turn.reranked), _expected_documents(wanted["reranked"])),
         "window": (window or None, wanted["passed_to_model"]),
-        "incomplete": (not turn.complete, bool(wanted.get("retrieved_incomplete"))),
+        "window texts": (texts, wanted.get("passed_texts", texts)),
+        "incomplete": (
+            not turn.complete,
+            bool(wanted.get("incomplete", wanted.get("retrieved_incomplete"))),
+        ),
     }
     if turn.retrievals and wanted["retrieval_query"] is not None:
         pairs["query"] = (queries[0] or None, wanted["retrieval_query"])
@@ -100,6 +108,12 @@ def _turn_differences(turn: Turn, wanted: dict[str, Any]) -> list[str]:
         f"turn {wanted['turn']} {name}: got {got!r}, want {want!r}"
         for name, (got, want) in pairs.items()
         if got != want
+    ]
+    why = {missing.field: missing.why for missing in turn.missing}
+    lines += [
+        f"turn {wanted['turn']} missing {name}: {why.get(name)}, want {reason}"
+        for name, reason in wanted.get("missing", {}).items()
+        if why.get(name) != reason
     ]
     kind = wanted.get("score_kind")
     if kind and {chunk.score_kind for chunk in retrieved} != {kind}:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagewatch.scorer.drift import ARM_AT, betting_levels, detect
+from stagewatch.scorer.drift import ARM_AT, MATURE, betting_levels, detect
 
 
 def stream(seed: int, *parts: tuple[int, float]) -> list[float]:
@@ -77,6 +77,66 @@ def test_the_readings_of_an_alarm_teach_the_reference_nothing() -> None:
     found = detect(values, [1500, 2300, 4300])
     assert [alarm.start // 100 for alarm in found] == [15, 43]
     assert found[1].reference_mean > 0.95
+
+
+def mixed(seed: int, *parts: tuple[int, float]) -> tuple[list[float], list[str]]:
+    """(turns, share of the hard service): each service keeps its own rate, 0.97 and 0.70."""
+    chance = np.random.default_rng(seed)
+    kinds = ["hard" if chance.random() < share else "easy" for n, share in parts for _ in range(n)]
+    rates = {"hard": 0.70, "easy": 0.97}
+    return [float(chance.random() < rates[kind]) for kind in kinds], kinds
+
+
+def test_a_service_that_grows_is_no_change_of_the_app() -> None:
+    alarms = blind = 0
+    for seed in range(20):
+        values, kinds = mixed(seed, (3000, 0.1), (3000, 0.6))
+        alarms += bool(detect(values, kinds=[(kind,) for kind in kinds]))
+        blind += bool(detect(values))
+    assert alarms <= 1
+    assert blind == 20
+
+
+def test_one_service_that_breaks_is_found_whatever_the_mix() -> None:
+    values, kinds = mixed(5, (4000, 0.3), (1500, 0.3))
+    chance = np.random.default_rng(6)
+    broken = [
+        float(chance.random() < 0.6) if i >= 4000 and kind == "easy" else value
+        for i, (value, kind) in enumerate(zip(values, kinds, strict=True))
+    ]
+    found = detect(broken, kinds=[(kind,) for kind in kinds])
+    assert len(found) == 1
+    assert 4000 < found[0].at < 4400
+
+
+def test_a_weekly_pattern_alarms_only_where_it_is_not_told_apart() -> None:
+    """Weekends at 0.85, working days at 0.95, 600 turns a day for four weeks."""
+    weekend = [day % 7 >= 5 for day in range(28) for _ in range(600)]
+    alarms = blind = 0
+    for seed in range(10):
+        chance = np.random.default_rng([7, seed])
+        values = [float(chance.random() < (0.85 if w else 0.95)) for w in weekend]
+        alarms += bool(detect(values, kinds=[(0, (0, day)) for day in weekend]))
+        blind += bool(detect(values))
+    assert alarms <= 1
+    assert blind == 10
+
+
+def test_what_breaks_on_the_first_weekend_is_found_on_it() -> None:
+    weekend = [False] * 2000 + [True] * 1000
+    values = stream(9, (2000, 0.95), (1000, 0.30))
+    found = detect(values, kinds=[(0, (0, day)) for day in weekend])
+    assert len(found) == 1
+    assert 2000 < found[0].at < 2000 + MATURE
+
+
+def test_a_slow_decline_is_found_before_it_has_gone_far() -> None:
+    """From 0.95 by one point every 400 turns: a reference that follows would never see it."""
+    chance = np.random.default_rng(8)
+    rates = [0.95] * 3000 + [0.95 - i / 40_000 for i in range(6000)]
+    found = detect([float(chance.random() < rate) for rate in rates])
+    assert found
+    assert rates[found[0].at] > 0.87
 
 
 @settings(max_examples=25, deadline=None)

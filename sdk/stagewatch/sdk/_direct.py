@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -66,21 +67,23 @@ class DirectTracer:
         """New ids in a child: it would repeat the parent's."""
         self._random.seed()
 
-    def start_span(self, name: str, *, kind: SpanKind = SpanKind.INTERNAL) -> trace.Span:
-        """A span below the current one; a parent that is not sampled is followed."""
+    def start_span(
+        self, name: str, context: Context | None = None, kind: SpanKind = SpanKind.INTERNAL
+    ) -> trace.Span:
+        """A span below the one in `context`, the current one when None; a parent that is not
+        sampled is followed.
+        """
         if not self.provider.alone:
-            return self._sdk.start_span(name, kind=kind)
-        parent: SpanContext | None = trace.get_current_span().get_span_context()
+            return self._sdk.start_span(name, context, kind)
+        parent: SpanContext | None = trace.get_current_span(context).get_span_context()
         if parent is not None and parent.is_valid:
             if not parent.trace_flags & TraceFlags.SAMPLED:
                 return trace.NonRecordingSpan(parent)
-            context = SpanContext(
-                parent.trace_id, self._id(64), False, _SAMPLED, parent.trace_state
-            )
+            made = SpanContext(parent.trace_id, self._id(64), False, _SAMPLED, parent.trace_state)
         else:
             parent = None
-            context = SpanContext(self._id(128), self._id(64), False, _SAMPLED)
-        return DirectSpan(self, name, context, parent, kind)
+            made = SpanContext(self._id(128), self._id(64), False, _SAMPLED)
+        return DirectSpan(self, name, made, parent, kind)
 
     def _id(self, bits: int) -> int:
         return self._next(bits) or 1

@@ -6,12 +6,12 @@ document has, not by asking it for every name it might have. Nothing of the app'
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from stagewatch.sdk._content import REDACTED_TEXT, Content, Notes, admit
+from stagewatch.sdk._json import ranked_json
 
 _NAMES = {
     "content": ("content", "page_content", "text", "document", "body", "passage"),
@@ -38,8 +38,6 @@ _WORDS = ("id", "document_id", "version", "valid_from", "valid_to")
 _CANONICAL = frozenset({*_WORDS, "content", "score_kind"})
 _LISTS = ("documents", "source_nodes", "nodes", "results", "matches", "points", "hits")
 _PLAIN = (str, int, float, bool, type(None))
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 _class_names_of: dict[int, tuple[type, tuple[str, ...]]] = {}
@@ -242,32 +240,36 @@ def documents_json(
     is_open = content.documents == "on" and content.redact is None
     rows = []
     for rank, fields in enumerate(kept, start=1):
-        row = {"rank": rank, **fields}
+        row = fields
         if not is_open or len(fields["content"]) > content.max_document:
-            _admit_text(row, f"{key}[{rank}]", content, notes)
+            row = _admit_text(row, f"{key}[{rank}]", content, notes)
         if "metadata" in row:
-            _metadata_row(row, f"{key}[{rank}].metadata", content, notes)
+            row = _metadata_row(row, f"{key}[{rank}].metadata", content, notes)
         rows.append(row)
-    text = _encode(rows)
+    text = ranked_json(rows)
     if len(text) <= content.max_json:
         return text
     notes.cut.append(f"{key}:{len(text)}")
-    return _squeeze(rows, content.max_json)
+    return _squeeze([dict(row) for row in rows], content.max_json)
 
 
-def _admit_text(row: dict[str, Any], key: str, content: Content, notes: Notes) -> None:
-    text = row["content"]
+def _admit_text(fields: dict[str, Any], key: str, content: Content, notes: Notes) -> dict[str, Any]:
+    text = fields["content"]
     shown = admit(content, "documents", key, text, notes, content.max_document)
-    row["content"] = REDACTED_TEXT if shown is None else shown
+    row = {**fields, "content": REDACTED_TEXT if shown is None else shown}
     if shown is not None and content.documents == "on" and len(shown) < len(text):
         row["cut"] = len(text)
+    return row
 
 
-def _metadata_row(row: dict[str, Any], key: str, content: Content, notes: Notes) -> None:
+def _metadata_row(
+    fields: dict[str, Any], key: str, content: Content, notes: Notes
+) -> dict[str, Any]:
+    row = dict(fields)
     if content.metadata != "on":
         del row["metadata"]
         notes.redacted.append(key)
-        return
+        return row
     row["metadata"], was_cut = _plain_metadata(row["metadata"], content.max_metadata)
     if was_cut:
         notes.cut.append(key)
@@ -277,6 +279,7 @@ def _metadata_row(row: dict[str, Any], key: str, content: Content, notes: Notes)
             for name, value in row["metadata"].items()
         }
         row["metadata"] = {name: value for name, value in shown.items() if value is not None}
+    return row
 
 
 def _squeeze(rows: list[dict[str, Any]], cap: int) -> str:
@@ -289,7 +292,7 @@ def _squeeze(rows: list[dict[str, Any]], cap: int) -> str:
                 row["content"] = text[:share]
             if share == 0:
                 row.pop("metadata", None)
-        written = _encode(rows)
+        written = ranked_json(rows)
         if len(written) <= cap:
             return written
         if share == 0:

@@ -54,11 +54,7 @@ class Guard:
 
 guard = Guard()
 
-_NOISY = (
-    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
-    "opentelemetry.exporter.otlp.common.http",
-    "urllib3.connectionpool",
-)
+_NOISY = ("opentelemetry.exporter.otlp.proto.common._internal",)
 _quiet_threads: set[int] = set()
 
 
@@ -67,8 +63,8 @@ def _not_ours(record: logging.LogRecord) -> bool:
 
 
 def quiet_here() -> None:
-    """Keep the exporter's own log lines about each retry out of the app's log when they come from
-    the calling thread: we count and report losses ourselves. Other exporters still log.
+    """Keep the encoder's log lines about odd attributes out of the app's log when they come from
+    the calling thread: they show the attribute. Other exporters still log.
     """
     _quiet_threads.add(threading.get_ident())
     for name in _NOISY:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 
 from stagewatch.sdk._content import Content
 
@@ -18,8 +19,10 @@ DEFAULT_APP = "rag"
 class Opener(Protocol):
     """What stages need of a tracer."""
 
-    def start_span(self, name: str, *, kind: trace.SpanKind = ...) -> trace.Span:
-        """An open span below the current one."""
+    def start_span(
+        self, name: str, context: Context | None = ..., kind: trace.SpanKind = ...
+    ) -> trace.Span:
+        """An open span below the one in `context`, the current one when None."""
         ...
 
 

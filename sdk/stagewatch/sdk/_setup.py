@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opentelemetry import trace
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from stagewatch.sdk._direct import DirectTracer
     from stagewatch.sdk._export import QueueProcessor
 
-DEFAULT_ENDPOINT = "http://localhost:4318"
 DEFAULT_URL = "http://localhost:8600"
 FEEDBACK_EXIT_S = 2.0
 _OTEL_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -140,20 +139,15 @@ def _resource(service: str | None, release: str | None, environment: str | None)
 
 
 def _exporter(endpoint: str | None, key: str | None) -> SpanExporter:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-        OTLPSpanExporter,
-    )
+    # Here, on the worker's thread: it is not for the app to wait for the imports.
+    from stagewatch.sdk._otlp import DEFAULT_ENDPOINT, HttpExporter, traces_address  # noqa: PLC0415
 
     chosen = endpoint or os.environ.get("STAGEWATCH_ENDPOINT")
     if chosen is None and any(os.environ.get(name) for name in _OTEL_ENDPOINTS):
-        return OTLPSpanExporter()
-    address = (chosen or DEFAULT_ENDPOINT).rstrip("/")
-    if not address.endswith("/v1/traces"):
-        address += "/v1/traces"
-    options: dict[str, Any] = {"endpoint": address}
-    if key:
-        options["headers"] = {"authorization": f"Bearer {key}"}
-    return OTLPSpanExporter(**options)
+        return HttpExporter(traces_address(None, os.environ), None, os.environ)
+    address = traces_address(chosen or DEFAULT_ENDPOINT, os.environ)
+    headers = {"authorization": f"Bearer {key}"} if key else None
+    return HttpExporter(address, headers, os.environ)
 
 
 def _content(content: Content | Capture | None) -> Content:

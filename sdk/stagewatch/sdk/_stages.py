@@ -11,9 +11,10 @@ from stagewatch.sdk import semconv as key
 from stagewatch.sdk._content import admit
 from stagewatch.sdk._documents import documents_json, ids_of, read_documents
 from stagewatch.sdk._guard import guarded
+from stagewatch.sdk._json import compact, messages_json
 from stagewatch.sdk._responses import Reply, read_reply
 from stagewatch.sdk._runtime import runtime
-from stagewatch.sdk._steps import Step, compact
+from stagewatch.sdk._steps import Step
 from stagewatch.sdk._turn import first_text, read_message
 
 _QUERY_NAMES = ("query", "question", "text", "input", "message")
@@ -74,6 +75,7 @@ class Retrieve(Step):
         if options.get("top_k") is None:
             found = (arguments.get(name) for name in ("top_k", "k", "limit", "n_results"))
             options["top_k"] = next((n for n in found if type(n) is int), None)
+            options["top_k"] = options["top_k"] or options.get("usual_top_k")
         return Retrieve(self._query or first_text(arguments, _QUERY_NAMES), options)
 
     @guarded("record documents")
@@ -119,12 +121,11 @@ class Rerank(Step):
         if options.get("top_k") is None:
             found = (arguments.get(name) for name in ("top_k", "top_n", "k"))
             options["top_k"] = next((n for n in found if type(n) is int), None)
+            options["top_k"] = options["top_k"] or options.get("usual_top_k")
         return Rerank(self._query or first_text(arguments, _QUERY_NAMES), documents, options)
 
-    @guarded("open a rerank stage")
-    def _open(self) -> None:
-        super()._open()
-        if self._live and self._documents is not None:
+    def _begin(self) -> None:
+        if self._documents is not None:
             # Now, not at the end: rerankers like to sort the list in place.
             ids = ids_of(read_documents(self._documents))
             if ids:
@@ -203,11 +204,7 @@ class Generate(Step):
         self._put(key.OUTPUT_TOKENS, output_tokens)
         self._put(key.COST_USD, cost_usd)
 
-    @guarded("open a generate stage")
-    def _open(self) -> None:
-        super()._open()
-        if not self._live:
-            return
+    def _begin(self) -> None:
         if self._options.get("context") is not None:
             self.context(self._options["context"])
         if self._options.get("messages") is not None:
@@ -222,8 +219,8 @@ class Generate(Step):
             shown = admit(runtime.content, "messages", key.INPUT_MESSAGES, text, self._notes)
             if shown is None:
                 return None
-            rows.append({"role": role, "parts": [{"type": "text", "content": shown}]})
-        return compact(rows)
+            rows.append((role, shown))
+        return messages_json(rows)
 
     @guarded("record a reply")
     def _take(self, result: object) -> None:
@@ -245,10 +242,8 @@ class Generate(Step):
             return
         if self._turn is not None:
             self._turn.answered(shown)
-        row: dict[str, Any] = {"role": "assistant", "parts": [{"type": "text", "content": shown}]}
-        if reply.finish_reasons:
-            row["finish_reason"] = reply.finish_reasons[0]
-        self._attributes[key.OUTPUT_MESSAGES] = compact([row])
+        finish = reply.finish_reasons[0] if reply.finish_reasons else None
+        self._attributes[key.OUTPUT_MESSAGES] = messages_json([("assistant", shown)], finish)
 
     def _complete(self) -> None:
         options = self._options

@@ -6,13 +6,13 @@ app's own code (the body of a `with`) never runs under the guard.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, cast
 
 from opentelemetry import context as otel_context
+from opentelemetry.context import Context
 from opentelemetry.trace import (
     INVALID_SPAN,
     Span,
@@ -23,6 +23,7 @@ from opentelemetry.trace import (
 )
 
 from stagewatch.sdk import semconv as key
+from stagewatch.sdk._attributes import put, utf8, well_formed
 from stagewatch.sdk._content import Notes, admit
 from stagewatch.sdk._guard import guarded
 from stagewatch.sdk._responses import Reply
@@ -39,35 +40,6 @@ R = TypeVar("R")
 current_turn: ContextVar[Turn | None] = ContextVar("stagewatch_turn", default=None)
 
 _MAX_ERROR = 1_000
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
-
-
-def compact(value: object) -> str:
-    """`value` as compact JSON text; what JSON does not know becomes its `str`."""
-    return _encode(value)
-
-
-def well_formed(attributes: dict[str, Any]) -> dict[str, Any]:
-    """The attributes with lone surrogates replaced: UTF-8 cannot hold them, and one such text would
-    cost the whole batch of spans it is sent with.
-    """
-    for name, value in attributes.items():
-        if isinstance(value, str):
-            if not value.isascii():
-                attributes[name] = _utf8(value)
-        elif isinstance(value, list):
-            attributes[name] = [_utf8(item) for item in value]
-    return attributes
-
-
-def _utf8(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
 
 
 class Step:
@@ -153,12 +125,19 @@ class Step:
     @guarded("open a stage")
     def _open(self) -> None:
         self._turn = current_turn.get()
-        self._span = runtime.tracer().start_span(_utf8(self._name), kind=self._kind)
+        # Handed on, or OpenTelemetry would ask for it four times.
+        context = otel_context.get_current()
+        self._span = runtime.tracer().start_span(utf8(self._name), context, self._kind)
         self._live = self._span.is_recording()
-        self._attach()
+        self._attach(context)
+        if self._live:
+            self._begin()
 
-    def _attach(self) -> None:
-        self._token = otel_context.attach(set_span_in_context(self._span))
+    def _begin(self) -> None:
+        """First words of a subclass, once its span is open."""
+
+    def _attach(self, context: Context | None = None) -> None:
+        self._token = otel_context.attach(set_span_in_context(self._span, context))
 
     def _detach(self) -> None:
         token, self._token = self._token, None
@@ -195,7 +174,7 @@ class Step:
                 attributes[key.CUT] = self._notes.cut
             if self._notes.redacted:
                 attributes[key.REDACTED] = self._notes.redacted
-            span.set_attributes(well_formed(attributes))
+            put(span, well_formed(attributes))
         span.end()
 
     def _complete(self) -> None:

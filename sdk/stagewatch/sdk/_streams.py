@@ -140,4 +140,6 @@ class StreamProxy:
 def is_stream(result: object) -> bool:
     """True for something that is read piece by piece and used up by reading."""
     kind = type(result)
+    if kind is str or kind is list:
+        return False
     return hasattr(kind, "__next__") or hasattr(kind, "__anext__")

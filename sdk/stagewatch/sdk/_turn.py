@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from contextvars import Token
 from typing import Any, ClassVar
 
+from opentelemetry.context import Context
+
 from stagewatch.sdk import semconv as key
 from stagewatch.sdk._content import admit
 from stagewatch.sdk._guard import guarded
+from stagewatch.sdk._json import compact
 from stagewatch.sdk._responses import read_reply, text_of
 from stagewatch.sdk._runtime import runtime
-from stagewatch.sdk._steps import Step, compact, current_turn
+from stagewatch.sdk._steps import Step, current_turn
 
 Message = Mapping[str, Any] | tuple[str, str]
 
@@ -60,16 +63,13 @@ class Turn(Step):
                 options[name] = arguments[name]
         return Turn(question, options)
 
-    @guarded("open a turn")
-    def _open(self) -> None:
-        super()._open()
+    def _begin(self) -> None:
         self._turn = None
-        if self._live:
-            self._share()
-            self._describe()
+        self._share()
+        self._describe()
 
-    def _attach(self) -> None:
-        super()._attach()
+    def _attach(self, context: Context | None = None) -> None:
+        super()._attach(context)
         if self._live:
             self._turn_token = current_turn.set(self)
 
@@ -149,10 +149,15 @@ class Turn(Step):
             self._put_text("answer", key.OUTPUT, self._answer)
 
 
+# LangChain's words for them.
+_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
+
+
 def read_message(message: object) -> tuple[str, str]:
     """(role, text) of one message: a mapping, a `(role, text)` pair or a library's object."""
     if isinstance(message, (tuple, list)) and len(message) == 2:
-        return str(message[0]), text_of(message[1]) or ""
+        role, content = message
+        return _ROLES.get(role, str(role)), text_of(content) or ""
     if isinstance(message, Mapping):
         role, content = message.get("role"), message.get("content")
     else:
@@ -161,8 +166,8 @@ def read_message(message: object) -> tuple[str, str]:
         if content is None:
             content = getattr(message, "text", None)
     # Enums of LlamaIndex and Haystack carry the word in `value`.
-    role = getattr(role, "value", role)
-    return str(role or "user"), text_of(content) or ""
+    role = str(getattr(role, "value", role) or "user")
+    return _ROLES.get(role, role), text_of(content) or ""
 
 
 def first_text(arguments: dict[str, Any], names: Sequence[str]) -> str | None:

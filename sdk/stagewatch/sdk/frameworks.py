@@ -10,11 +10,13 @@ is imported, and what has no such method is given back as it is.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from stagewatch.sdk._guard import guarded
 from stagewatch.sdk._stages import Generate, Rerank, Retrieve
+from stagewatch.sdk._standin import Again, stand_in
 from stagewatch.sdk._steps import Step
 
 T = TypeVar("T")
@@ -42,54 +44,34 @@ _RERANKING = (
     "rerank",
     "rank",
 )
-_CALLING = ("create",)
+_TOP_K = ("similarity_top_k", "_similarity_top_k", "top_k", "top_n")
+_CALLING = ("create", "parse")
+_COPYING = ("with_options", "copy")
 
 
-class Watched:
-    """Stands for an object of the app's: same class to `isinstance`, same attributes."""
-
-    def __init__(self, inner: Any, replaced: Mapping[str, Any]) -> None:  # noqa: ANN401
-        self._stagewatch_inner = inner
-        self._stagewatch_replaced = replaced
-
-    @property  # type: ignore[misc]  # read-only is what is wanted here
-    def __class__(self) -> type:
-        """The object's own class, so that `isinstance` checks in frameworks hold."""
-        return type(self._stagewatch_inner)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """A watched method, else whatever the object has."""
-        replaced = self.__dict__.get("_stagewatch_replaced", {})
-        if name in replaced:
-            return replaced[name]
-        return getattr(self._stagewatch_inner, name)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, D102
-        return self._stagewatch_inner(*args, **kwargs)
-
-    def __or__(self, other: Any) -> Any:  # noqa: ANN401
-        # LangChain's pipes: the object's own operator, with the stand-in as its left side.
-        operator: Any = getattr(type(self._stagewatch_inner), "__or__", None)
-        return operator(self, other) if operator else NotImplemented
-
-    def __ror__(self, other: Any) -> Any:  # noqa: ANN401
-        operator: Any = getattr(type(self._stagewatch_inner), "__ror__", None)
-        return operator(self, other) if operator else NotImplemented
-
-
-def _watch(inner: T, names: tuple[str, ...], make: Callable[[], Step]) -> T:
-    replaced = _replaced(inner, names, make)
-    return cast("T", Watched(inner, replaced)) if replaced else inner
+def _watch(inner: T, names: tuple[str, ...], make: Callable[[], Step], again: Again) -> T:
+    made = _stand_in(inner, names, make, again)
+    return inner if made is None else cast("T", made)
 
 
 @guarded("watch an object")
-def _replaced(inner: object, names: tuple[str, ...], make: Callable[[], Step]) -> dict[str, Any]:
-    found = {}
+def _stand_in(
+    inner: object, names: tuple[str, ...], make: Callable[[], Step], again: Again
+) -> object | None:
+    replaced = {}
     for name in names:
         method = getattr(inner, name, None)
         if callable(method):
-            found[name] = make()(method)
-    return found
+            replaced[name] = make()(method)
+    return stand_in(inner, replaced, again) if replaced else None
+
+
+@guarded("read an object's settings")
+def _usual_top_k(inner: object) -> int | None:
+    search = getattr(inner, "search_kwargs", None)
+    found = [search.get("k")] if isinstance(search, Mapping) else []
+    found += [getattr(inner, name, None) for name in _TOP_K]
+    return next((value for value in found if type(value) is int), None)
 
 
 def watch_retriever(
@@ -101,42 +83,60 @@ def watch_retriever(
 ) -> T:
     """A stand-in whose retrieving calls are `retrieve` stages: LangChain retrievers and vector
     stores (`invoke`, `similarity_search…`), LlamaIndex retrievers (`retrieve`), Haystack
-    components (`run`), sync and async. Options as in `retrieve`.
+    components (`run`), sync and async. Options as in `retrieve`; `top_k` else from the call, else
+    from the object's own settings.
     """
     options = {"source": source, "top_k": top_k, "score_kind": score_kind}
-    return _watch(retriever, _RETRIEVING, lambda: Retrieve(None, options))
+    options["usual_top_k"] = _usual_top_k(retriever)
+    again = functools.partial(watch_retriever, source=source, top_k=top_k, score_kind=score_kind)
+    return _watch(retriever, _RETRIEVING, lambda: Retrieve(None, options), again)
 
 
 def watch_reranker(reranker: T, *, model: str | None = None, top_k: int | None = None) -> T:
     """A stand-in whose reranking calls are `rerank` stages: LangChain compressors, LlamaIndex
     postprocessors, Haystack rankers. Options as in `rerank`.
     """
-    options = {"model": model, "top_k": top_k}
-    return _watch(reranker, _RERANKING, lambda: Rerank(None, None, options))
+    options = {"model": model, "top_k": top_k, "usual_top_k": _usual_top_k(reranker)}
+    again = functools.partial(watch_reranker, model=model, top_k=top_k)
+    return _watch(reranker, _RERANKING, lambda: Rerank(None, None, options), again)
 
 
 def watch_openai(client: T) -> T:
-    """A stand-in for an openai client, sync or async: `chat.completions.create` and
-    `responses.create` are `generate` stages with model, messages, answer and token counts.
-    Streams come back as streams.
+    """A stand-in for an openai client, sync or async: `create` and `parse` of `chat.completions`
+    and `responses` are `generate` stages with model, messages, answer and token counts. Streams
+    come back as streams, and copies of the client (`with_options`) are watched too.
     """
-    replaced = _replaced_openai(client)
-    return cast("T", Watched(client, replaced)) if replaced else client
+    made = _stand_in_openai(client)
+    return client if made is None else cast("T", made)
 
 
 @guarded("watch a client")
-def _replaced_openai(client: Any) -> dict[str, Any]:  # noqa: ANN401
-    options = {"provider": "openai"}
-
-    def calls(resource: Any) -> Any:  # noqa: ANN401
-        return _watch(resource, _CALLING, lambda: Generate(None, options))
-
+def _stand_in_openai(client: Any) -> object | None:  # noqa: ANN401
     found: dict[str, Any] = {}
     chat = getattr(client, "chat", None)
     completions = getattr(chat, "completions", None)
     if completions is not None:
-        found["chat"] = Watched(chat, {"completions": calls(completions)})
+        found["chat"] = stand_in(chat, {"completions": _watch_calls(completions)}, _as_it_is)
     responses = getattr(client, "responses", None)
     if responses is not None:
-        found["responses"] = calls(responses)
-    return found
+        found["responses"] = _watch_calls(responses)
+    if not found:
+        return None
+    copying = {name: getattr(client, name, None) for name in _COPYING}
+    found |= {name: _watching(method) for name, method in copying.items() if callable(method)}
+    return cast("object", stand_in(client, found, watch_openai))
+
+
+def _watch_calls(resource: object) -> object:
+    return _watch(resource, _CALLING, lambda: Generate(None, {"provider": "openai"}), _watch_calls)
+
+
+def _as_it_is(inner: object) -> object:
+    return inner
+
+
+def _watching(method: Callable[..., Any]) -> Callable[..., Any]:
+    def copied(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return watch_openai(method(*args, **kwargs))
+
+    return copied

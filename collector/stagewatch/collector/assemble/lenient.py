@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 _DECODER = json.JSONDecoder()
@@ -118,3 +120,37 @@ def loaded(value: Any) -> tuple[Any, bool]:  # noqa: ANN401 - telemetry may hold
             return parsed, cut
         return value, cut
     return value, False
+
+
+_MIN_LIMIT = 32
+# Not a text that starts with a reference, such as "[1] …".
+_JSON_START = re.compile(r'\s*(?:\{\s*"|\[\s*[\[{"])')
+
+
+def value_limit(attributes: Mapping[str, Any]) -> int:
+    """The value length limit that cut texts of these attributes, or 0 when none is seen.
+
+    An SDK cuts without a mark, but all at the same length, and JSON that ends in the middle gives
+    it away. Equal lengths alone say nothing: many apps cut their passages to one size.
+    """
+    texts = [value for value in attributes.values() if isinstance(value, str)]
+    longest = max(map(len, texts), default=0)
+    if longest < _MIN_LIMIT:
+        return 0
+    return longest if any(len(t) == longest and _is_cut_json(t) for t in texts) else 0
+
+
+def _is_cut_json(text: str) -> bool:
+    # Looking at the ends first spares parsing what is whole, which is nearly everything.
+    if not _JSON_START.match(text) or text.endswith(("]", "}")):
+        return False
+    return loaded(text)[1]
+
+
+def holds_length(value: Any, length: int) -> bool:  # noqa: ANN401
+    """Whether a text in `value` has exactly `length` characters."""
+    if isinstance(value, str):
+        return len(value) == length
+    if isinstance(value, Mapping):
+        return any(holds_length(inner, length) for inner in value.values())
+    return False

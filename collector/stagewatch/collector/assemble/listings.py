@@ -53,7 +53,7 @@ def find_documents(steps: Sequence[Step], stages: Stages) -> None:
             if found is not None:
                 found.query, found.query_found = _query_of(step, "rerank_query")
                 reranked.append(found)
-        elif step.kind == "chain" and step.by:
+        elif step.kind in {"chain", "tool"} and step.by:
             _by_name(step, retrieved, reranked)
     _nested(retrieved, reranked, stages)
     stages.retrievals = _named_queries(retrieved, reranked, steps)
@@ -61,7 +61,9 @@ def find_documents(steps: Sequence[Step], stages: Stages) -> None:
 
 
 def _by_name(step: Step, retrieved: list[Listing], reranked: list[Listing]) -> None:
-    """Steps that only their name and the shape of their output tell: decorated functions."""
+    """Steps that only their name and the shape of their output tell: decorated functions, and the
+    tools by which agents search.
+    """
     if names_say(step, "rerank"):
         listing = _listing(step, "output", reranked=True)
         target = reranked
@@ -70,7 +72,8 @@ def _by_name(step: Step, retrieved: list[Listing], reranked: list[Listing]) -> N
         target = retrieved
     else:
         return
-    if listing is not None:
+    # A search for orders gives back rows with ids too, but neither texts nor scores.
+    if listing is not None and any(c.content or c.score is not None for c in listing.chunks):
         listing.query, listing.query_found = _query_of(step, "input")
         target.append(listing)
 

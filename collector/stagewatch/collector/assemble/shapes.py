@@ -14,6 +14,8 @@ from stagewatch.collector.assemble.tables import names
 
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system"}
 _MAX_DEPTH = 6
+_TOOL_PARTS = frozenset({"tool_call_response", "tool_result", "tool_return"})
+_RESULTS = ("result", "response", "content")
 _MARKER = re.compile(r"\[\[ ## (\w+) ## \]\]")
 
 
@@ -96,6 +98,34 @@ def _content(message: Mapping[str, Any]) -> str | None:
     return "".join(texts) if texts else None
 
 
+def _without_tool_results(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
+    """(the message without the results of tools among its parts, the texts of those).
+
+    Some emitters hand them over in the user's name; they are nothing the user said.
+    """
+    for key in ("parts", "content"):
+        parts = loaded(message.get(key))[0]
+        if not isinstance(parts, (list, tuple)):
+            continue
+        of_tools = [p for p in parts if isinstance(p, Mapping) and p.get("type") in _TOOL_PARTS]
+        if of_tools:
+            rest = [part for part in parts if not any(part is tool for tool in of_tools)]
+            told = [next((t[k] for k in _RESULTS if k in t), None) for t in of_tools]
+            return {**message, key: rest}, [text for r in told if (text := _all_text(r, 0))]
+    return message, []
+
+
+def _all_text(value: Any, depth: int) -> str:  # noqa: ANN401
+    value = loaded(value)[0] if isinstance(value, str) and value[:1] in "[{" else value
+    if depth > _MAX_DEPTH:
+        return ""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return "\n".join(text for item in value if (text := _all_text(item, depth + 1)))
+    return value if isinstance(value, str) else ""
+
+
 def messages_of(value: Any, depth: int = 0) -> list[tuple[str, str]]:  # noqa: ANN401
     """(role, text) of each message in `value`, in order; system, user, assistant or tool."""
     value = _unnumbered(loaded(value)[0])
@@ -111,8 +141,11 @@ def messages_of(value: Any, depth: int = 0) -> list[tuple[str, str]]:  # noqa: A
         for key in ("messages", "prompts", "prompt"):
             if isinstance(value.get(key), (list, tuple, str, Mapping)):
                 return found + messages_of(value[key], depth + 1)
+        value, results = _without_tool_results(value)
         text = _content(value)
-        return [*found, (_role(value), text)] if text is not None else found
+        if text is not None:
+            found.append((_role(value), text))
+        return found + [("tool", result) for result in results]
     if isinstance(value, (list, tuple)):
         messages: list[tuple[str, str]] = []
         for item in value:
@@ -126,6 +159,30 @@ def reply_of(value: Any) -> str | None:  # noqa: ANN401
     value = _unnumbered(loaded(value)[0])
     text = _reply(value, 0)
     return section(text) if text else None
+
+
+def said_nothing(value: Any) -> bool:  # noqa: ANN401
+    """Whether a reply is there and empty: the model ended without a word, not to call a tool."""
+    messages = messages_of(value)
+    return (
+        bool(messages)
+        and not any(text.strip() for _, text in messages)
+        and not _calls_tool(loaded(value)[0], 0)
+    )
+
+
+def _calls_tool(value: Any, depth: int) -> bool:  # noqa: ANN401
+    if depth > _MAX_DEPTH:
+        return False
+    if isinstance(value, Mapping):
+        return value.get("type") in {"tool_call", "tool_use", "function_call"} or any(
+            (isinstance(key, str) and "tool_calls" in key and bool(inner))
+            or _calls_tool(inner, depth + 1)
+            for key, inner in value.items()
+        )
+    if isinstance(value, (list, tuple)):
+        return any(_calls_tool(inner, depth + 1) for inner in value)
+    return False
 
 
 def _reply(value: Any, depth: int) -> str | None:  # noqa: ANN401

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stagewatch.collector.assemble.lenient import loaded
+from stagewatch.collector.assemble.lenient import holds_length, loaded, value_limit
 from stagewatch.collector.assemble.tables import (
     Convention,
     KindRule,
@@ -53,7 +53,18 @@ class Step:
     what was asked once is kept.
     """
 
-    __slots__ = ("_keys", "_logs", "_places", "_read", "by", "children", "kind", "lost", "span")
+    __slots__ = (
+        "_keys",
+        "_limit",
+        "_logs",
+        "_places",
+        "_read",
+        "by",
+        "children",
+        "kind",
+        "lost",
+        "span",
+    )
 
     def __init__(self, span: SpanRow, logs: Sequence[LogRow] = ()) -> None:
         self.span = span
@@ -62,6 +73,7 @@ class Step:
         self._logs = logs
         self._read: dict[str, tuple[Found, ...]] = {}
         self._keys: list[str] | None = None
+        self._limit: int | None = None
         self.lost: dict[str, Lost] = {}
         self.kind = _kind(span, self.by)
 
@@ -102,7 +114,13 @@ class Step:
             if why:
                 self.lost.setdefault(name, Lost(place.says, why))
                 continue
-            yield Found(value, place.says, place.convention, cut)
+            yield Found(value, place.says, place.convention, cut or self._ends_at_limit(value))
+
+    def _ends_at_limit(self, value: Any) -> bool:  # noqa: ANN401
+        """Whether a text in `value` is as long as the span's value length limit lets it be."""
+        if self._limit is None:
+            self._limit = value_limit(self.span.attributes)
+        return self._limit > 0 and holds_length(value, self._limit)
 
     def _value(self, place: Place) -> tuple[Any, bool]:
         value: Any

@@ -15,6 +15,7 @@ from stagewatch.collector.assemble.shapes import (
     answer_of,
     messages_of,
     question_of,
+    said_nothing,
     squash,
 )
 from stagewatch.collector.assemble.stages import (
@@ -24,7 +25,7 @@ from stagewatch.collector.assemble.stages import (
     find_stages,
     rewrite_output,
 )
-from stagewatch.collector.assemble.steps import Step
+from stagewatch.collector.assemble.steps import Step, withheld
 from stagewatch.collector.assemble.tree import Group
 from stagewatch.collector.assemble.window import find_window
 from stagewatch.core.model import Chunk, Message, Retrieval, Turn
@@ -193,6 +194,10 @@ def _answer(facts: Facts, stages: Stages, told: str | None) -> str | None:
             if output is not None and text_above:
                 facts.note("answer", above, output.key, output.convention, cut=output.cut)
                 return text_above
+        for found in stages.answer.read_all("reply"):
+            if said_nothing(found.value):
+                facts.note("answer", stages.answer, found.key, found.convention, cut=found.cut)
+                return ""
     return None
 
 
@@ -266,7 +271,10 @@ def _chunks(facts: Facts, listing: Listing | None, name: str) -> tuple[Chunk, ..
     if listing.found is not None:
         facts.note(name, listing.step, listing.found.key, listing.found.convention)
     facts.check_documents(name, listing.step, listing.chunks, listing.found)
-    return listing.chunks
+    # A mark that stands for a text is no text: nobody may judge it as one.
+    return tuple(
+        replace(chunk, content="") if withheld(chunk.content) else chunk for chunk in listing.chunks
+    )
 
 
 def _retrievals(facts: Facts, stages: Stages) -> tuple[Retrieval, ...]:
@@ -364,7 +372,10 @@ def _say_missing(
         if not retrieval.query:
             facts.lack(f"retrievals[{at}].query", [listing.step], ("query",))
     if not window_seen:
-        facts.lack("window", [call], ("messages", "context_ids"))
+        if call is not None:
+            # Where messages are left out altogether, this still says that they were hidden.
+            call.read("input")
+        facts.lack("window", [call], ("messages", "context_ids", "input"))
     if call is None:
         facts.lack("model", [], ())
     if facts.group.root is None:

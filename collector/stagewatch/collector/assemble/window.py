@@ -39,10 +39,13 @@ def find_window(
         return told
     if prompt is not None:
         text = "\n\n".join(body for role, body in prompt[0] if role != "assistant")
-        seen = _in_text(known, text) if known else _blocks(text)
+        seen = _with_texts(_in_text(known, text), text) if known else _blocks(text)
         if seen and stages.answer is not None:
             found = prompt[1]
             facts.note("window", stages.answer, found.key, found.convention, cut=found.cut)
+            if found.cut and reranked:
+                # What stood behind the cut is not known to be missing from the prompt.
+                return _ranked(list(reranked)), "reranked"
             return _ranked(seen), "prompt"
         # The prompt is there and holds none of them: nothing to assume.
         return (), None
@@ -112,6 +115,17 @@ def _bracketed(text: str, chunk_id: str) -> int:
         if place >= 0:
             return place
     return text.find(chunk_id) if len(chunk_id) >= _MIN_TEXT else -1
+
+
+def _with_texts(chunks: list[Chunk], text: str) -> list[Chunk]:
+    """Chunks whose words were not captured, with those that stand in the prompt behind their id."""
+    if all(chunk.content for chunk in chunks):
+        return chunks
+    blocks = dict(context_blocks(text))
+    return [
+        chunk if chunk.content else replace(chunk, content=blocks.get(chunk.chunk_id or "", ""))
+        for chunk in chunks
+    ]
 
 
 def _blocks(text: str) -> list[Chunk]:
