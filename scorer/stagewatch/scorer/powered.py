@@ -161,7 +161,9 @@ def _corrected(
         return None
     n_eff = spread / variance
     turns = 1.0 / float(weights @ weights)
-    if min(n_eff, turns) * min(value, 1 - value) < FEW_FAILURES:
+    rare = min(value, 1 - value)
+    # The slope rests on the rare ones too, and on those that weigh most: twice as many are wanted.
+    if n_eff * rare < FEW_FAILURES or turns * rare < 2 * FEW_FAILURES:
         return None
     low, high = wilson(value, n_eff, z=t_of(confidence, worth - 2))
     return Estimate(n, n_eff, value, low, high, wide=False), factor
