@@ -23,7 +23,11 @@ from tests.support.scorer_openai_server import running_server
 from stagewatch.core.model import Claim
 from stagewatch.demo.corpus import current_passages
 from stagewatch.demo.labels import HandLabel, hand_labels
-from stagewatch.scorer.judges.embedded import SUFFICIENT_AT, EmbeddedJudge
+from stagewatch.scorer.judges.embedded import (
+    SUFFICIENT_AT,
+    SUFFICIENT_BY_VECTORS,
+    EmbeddedJudge,
+)
 from stagewatch.scorer.judges.openai import OpenAIJudge, OpenAIOptions
 from stagewatch.scorer.judges.protocol import (
     FaithfulnessReading,
@@ -31,6 +35,7 @@ from stagewatch.scorer.judges.protocol import (
     RelevanceReading,
     SufficiencyReading,
 )
+from stagewatch.scorer.judges.vectors import NoModelError, Vectors, load_vectors
 from stagewatch.scorer.stages.generation import guarded
 from stagewatch.scorer.text.passages import forget_passages
 from stagewatch.scorer.text.words import content_stems, read_words
@@ -193,26 +198,24 @@ def print_edits(reads: Sequence[Read]) -> None:
     print(f"false vetoes on supported edits: {vetoed} of {len(kept)}")
 
 
-def print_sufficiency() -> None:
-    judge = EmbeddedJudge()
+def print_sufficiency(name: str, judge: EmbeddedJudge, limit: float) -> None:
     pairs: Scored = []
     for row in load("mtragun_sufficiency"):
         found = judge.sufficiency(row["question"], row["context"])
         assert isinstance(found, SufficiencyReading)
         pairs.append((found.probability or 0.0, row["label"] == "SUFFICIENT"))
     ranked = show(interval(pairs, auc))
-    sure = show(interval([(s >= SUFFICIENT_AT, y) for s, y in pairs], balanced))
-    print(f"\nSufficiency (MT-RAG-UN)  n {len(pairs)}  AUC {ranked}  balanced accuracy {sure}")
+    sure = show(interval([(s >= limit, y) for s, y in pairs], balanced))
+    print(f"{name:18} sufficiency (MT-RAG-UN)  n {len(pairs)}  AUC {ranked}  balanced {sure}")
 
 
-def print_relevance() -> None:
+def print_relevance(name: str, judge: EmbeddedJudge) -> None:
     """Chunk relevance on the hand labels that the demo ships, over the demo's own corpus."""
     contents = {passage.chunk_id: passage.content for passage in current_passages()}
     by_question: dict[str, list[HandLabel]] = defaultdict(list)
     for label in hand_labels():
         if label.metric == "chunk_relevance" and label.item in contents:
             by_question[label.question].append(label)
-    judge = EmbeddedJudge()
     pairs: Scored = []
     said: list[tuple[bool, bool]] = []
     for question, labels in by_question.items():
@@ -222,8 +225,8 @@ def print_relevance() -> None:
             pairs.append((chance or 0.0, label.label == "relevant"))
             said.append((mark is True, label.label == "relevant"))
     print(
-        f"\nChunk relevance (demo labels)  n {len(pairs)}  AUC {show(interval(pairs, auc))}  "
-        f"balanced accuracy {show(interval(said, balanced))}"
+        f"{name:18} chunk relevance (demo labels)  n {len(pairs)}  AUC "
+        f"{show(interval(pairs, auc))}  balanced {show(interval(said, balanced))}"
     )
 
 
@@ -321,10 +324,46 @@ def print_cpu() -> None:
         )
 
 
+def print_retrieval_side(*, rows: bool) -> None:
+    """Sufficiency and relevance, by words alone and with the vectors of the [local] extra."""
+    print()
+    judges = [("words", EmbeddedJudge(), SUFFICIENT_AT)]
+    vectors = None
+    try:
+        vectors = load_vectors()
+        judges.append(("words and vectors", EmbeddedJudge(vectors), SUFFICIENT_BY_VECTORS))
+    except NoModelError as error:
+        print(f"no vectors: {error}")
+    for name, judge, limit in judges:
+        if rows:
+            print_sufficiency(name, judge, limit)
+        print_relevance(name, judge)
+    if vectors is not None:
+        print_vectors_cpu(vectors)
+
+
+def print_vectors_cpu(vectors: Vectors) -> None:
+    question, _, chunks = demo_turn(1)
+    judge = EmbeddedJudge(vectors)
+    costs = []
+    for index in range(6):
+        fresh = [f"{index} {chunk}" for chunk in chunks]
+        began = time.process_time()
+        judge.relevance(question, fresh)
+        middle = time.process_time()
+        judge.sufficiency(question, fresh)
+        costs.append((middle - began, time.process_time() - middle))
+    first, again = (sorted(column)[3] * 1000 for column in zip(*costs, strict=True))
+    print(
+        f"vectors of 5 passages x 800 characters: {first:.0f} ms CPU when never seen, "
+        f"{again:.1f} ms when they come again"
+    )
+
+
 def main() -> int:
     if not ROWS.is_dir():
         print("No labelled rows at ../shared/judge: the tables that need them are left out.")
-        print_relevance()
+        print_retrieval_side(rows=False)
         print_injections()
         print_cpu()
         return 0
@@ -338,8 +377,7 @@ def main() -> int:
     print(f"contradiction flagged on {false_alarms} of {len(faithful)} faithful MT-RAG answers")
     print_left_out(embedded)
     print_edits(embedded["perturb_synthetic"])
-    print_sufficiency()
-    print_relevance()
+    print_retrieval_side(rows=True)
     print_injections()
     print_cpu()
     return 0

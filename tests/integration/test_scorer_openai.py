@@ -31,7 +31,9 @@ from stagewatch.scorer.judges.protocol import (
     SufficiencyReading,
 )
 from stagewatch.scorer.results import Unscored
-from stagewatch.scorer.work import Rules, Worker
+from stagewatch.scorer.work import Worker
+from stagewatch.scorer.work_hand import Duty
+from stagewatch.scorer.work_one import Reader
 
 pytestmark = pytest.mark.integration
 
@@ -225,8 +227,9 @@ def test_the_worker_runs_turns_side_by_side(
         for i in range(6)
     ]
     put_turns(store, turns, assembled_at=clock.now(), revision=1)
-    rules = Rules(rate=1.0, lookback=timedelta(days=1), threads=4)
-    Worker(store, judge(server), clock, rules).run_pass()
+    worker = Worker(store, Reader(judge(server)), clock, Duty(timedelta(days=1), threads=4))
+    worker.run_pass()
+    worker.close()
     found = decisions_of(store, [item.turn_id for item in turns])
     assert {decision.outcome for decision in found.values()} == {"scored"}
     assert len(found) == 6

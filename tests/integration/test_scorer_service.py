@@ -24,9 +24,12 @@ from stagewatch.core.store.turns import put_turns
 from stagewatch.scorer.judges.embedded import EmbeddedJudge
 from stagewatch.scorer.judges.protocol import FaithfulnessReading
 from stagewatch.scorer.results import Unscored
+from stagewatch.scorer.rules import Rule, RuleBook
 from stagewatch.scorer.sampling import is_sampled
 from stagewatch.scorer.service import WAKE, build
-from stagewatch.scorer.work import Rules, Worker
+from stagewatch.scorer.work import Worker
+from stagewatch.scorer.work_hand import Duty
+from stagewatch.scorer.work_one import Reader
 
 pytestmark = pytest.mark.integration
 
@@ -40,6 +43,7 @@ class CountingJudge(EmbeddedJudge):
     """The embedded judge, counting the turns it reads; fails on demand."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.read: list[str] = []
         self.broken = False
 
@@ -63,7 +67,9 @@ class Bench:
         self.worker = self.new_worker()
 
     def new_worker(self, rate: float = 1.0) -> Worker:
-        return Worker(self.store, self.judge, self.clock, Rules(rate=rate, lookback=WEEK))
+        book = RuleBook((Rule(name="sample", rate=rate),))
+        duty = Duty(lookback=WEEK, book=lambda: book)
+        return Worker(self.store, Reader(self.judge), self.clock, duty)
 
     def put(
         self, name: str, revision: int = 1, answer: str | None = ANSWER, **more: object
@@ -251,13 +257,6 @@ def test_a_flagged_turn_is_tried_again_after_a_judge_error(bench: Bench) -> None
     worker.run_pass()
     decision = decisions_of(bench.store, [item.turn_id])[item.turn_id]
     assert (decision.outcome, decision.inclusion) == ("scored", None)
-
-
-def test_an_exhausted_budget_is_a_decision(bench: Bench) -> None:
-    item = bench.put("a")
-    rules = Rules(rate=1.0, lookback=WEEK, over_budget=lambda: True)
-    Worker(bench.store, bench.judge, bench.clock, rules).run_pass()
-    assert bench.outcome(item) == "over_budget"
 
 
 def test_stopping_leaves_the_rest_for_the_next_start(bench: Bench) -> None:

@@ -94,6 +94,14 @@ def judge(task: str, blocks: dict[str, list[str]], *, obeys: bool) -> dict[str, 
     return {"constraints": [{"text": "it", "state": "kept" if kept else "dropped"}]}
 
 
+def make_strict(reply: dict[str, Any]) -> None:
+    """The reply of a model that finds nothing good enough."""
+    for item in [*reply.get("claims", []), *reply.get("labels", [])]:
+        item.update(label="ABSENT", evidence=0)
+    for mark in reply.get("marks", []):
+        mark["relevant"] = False
+
+
 def task_of(system: str) -> str:
     shapes = {
         '"claims"': "faithfulness",
@@ -112,6 +120,11 @@ class Script:
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.requests: list[dict[str, Any]] = []
+        self.inputs: dict[str, set[str]] = {}
+        # Set by POST /control: a status that every call gets instead of its reply.
+        self.status = 0
+        # Set there too: nothing is supported or relevant any more, under the same model name.
+        self.strict = False
         self.lock = threading.Lock()
 
     def answer(self, body: dict[str, Any]) -> tuple[int, dict[str, str], dict[str, Any]]:
@@ -120,6 +133,10 @@ class Script:
             self.calls[model] += 1
             count = self.calls[model]
             self.requests.append({k: v for k, v in body.items() if k != "messages"})
+            if not self.status:
+                self.inputs.setdefault(model, set()).add(json.dumps(body["messages"]))
+        if self.status:
+            return self.status, {"Retry-After": "0.01"}, {"error": {"message": "not now"}}
         kind = (body.get("response_format") or {}).get("type", "text")
         if model.startswith("slow-"):
             time.sleep(int(model.removeprefix("slow-")) / 1000)
@@ -133,6 +150,8 @@ class Script:
             return 500, {"Retry-After": "0.01"}, {"error": {"message": "broken"}}
         blocks, outside = read_fences(body["messages"][1]["content"])
         reply = judge(task_of(body["messages"][0]["content"]), blocks, obeys=outside != "")
+        if self.strict:
+            make_strict(reply)
         return 200, {}, self.completion(body, self.spoil(model, body, reply))
 
     def spoil(self, model: str, body: dict[str, Any], reply: dict[str, Any]) -> str:
@@ -183,10 +202,24 @@ def serve() -> None:
             self.wfile.write(data)
 
         def do_GET(self) -> None:
-            self.reply(200, {}, {"calls": dict(script.calls), "requests": script.requests})
+            distinct = {model: len(found) for model, found in script.inputs.items()}
+            self.reply(
+                200,
+                {},
+                {
+                    "calls": dict(script.calls),
+                    "requests": script.requests,
+                    "distinct": distinct,
+                },
+            )
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path.endswith("/control"):
+                script.status = body.get("status", script.status)
+                script.strict = body.get("strict", script.strict)
+                self.reply(200, {}, {})
+                return
             self.reply(*script.answer(body))
 
         def log_message(self, *args: object) -> None:
@@ -221,6 +254,27 @@ class ScriptedServer:
 
     def calls(self, model: str) -> int:
         return int(self.seen()["calls"].get(model, 0))
+
+    def distinct(self, model: str) -> int:
+        """Different texts that this model was asked about and answered."""
+        return int(self.seen()["distinct"].get(model, 0))
+
+    def turn_strict(self, strict: bool = True) -> None:
+        """From now on nothing is supported or relevant: the model behind the name changed."""
+        self.control({"strict": strict})
+
+    def fail_with(self, status: int) -> None:
+        """Answer every call with this HTTP status; 0 answers them again."""
+        self.control({"status": status})
+
+    def control(self, change: dict[str, Any]) -> None:
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            body = json.dumps(change)
+            link.request("POST", "/control", body, {"Content-Length": str(len(body))})
+            link.getresponse().read()
+        finally:
+            link.close()
 
 
 @contextlib.contextmanager

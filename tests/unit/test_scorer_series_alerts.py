@@ -245,3 +245,51 @@ def test_what_feedback_or_strata_added_does_not_drive_an_alert() -> None:
         for r in broken_at(1200, 1400)
     ]
     assert alerts_of("p", MONITORS[0], rows, {}, calibrated=True, alpha=0.002) == []
+
+
+def judged_by_two(n: int, sampled: int) -> tuple[list[Reading], list[Reading]]:
+    """A sample of a paid judge and the free judge's reading of every turn; they mostly agree."""
+    chance = np.random.default_rng(3)
+    truth = chance.random(n) < 0.8
+    free = np.where(chance.random(n) < 0.9, truth, chance.random(n) < 0.8)
+    words = {True: "pass", False: "fail"}
+    paid = [
+        replace(reading(i, verdict=words[bool(truth[i])], fingerprint="paid"), inclusion=0.1)
+        for i in range(sampled)
+    ]
+    return paid, [
+        reading(i, verdict=words[bool(free[i])], fingerprint="free", stratum="first_pass")
+        for i in range(n)
+    ]
+
+
+def test_a_free_judges_readings_of_all_turns_narrow_a_sample() -> None:
+    paid, free = judged_by_two(2000, 200)
+    step = timedelta(hours=1)
+    (alone,) = series(paid, stat="pass_rate", since=T0, step=step)
+    (helped,) = series(paid, stat="pass_rate", since=T0, step=step, first_pass=free)
+    assert alone.correction is None
+    assert helped.correction is not None
+    assert helped.n == alone.n == 200
+    assert (helped.correction.low, helped.correction.high) == (alone.low, alone.high)
+    assert helped.correction.covered == 2000
+    assert helped.correction.narrower > 0.3
+    assert helped.low is not None
+    assert helped.high is not None
+    assert helped.low < 0.8 < helped.high
+    # A median is not a mean of ones and zeros: it stays that of the sample.
+    (median,) = series(paid, stat="median", since=T0, step=step, first_pass=free)
+    assert median.correction is None
+
+
+def test_a_free_judge_that_read_too_few_of_the_sampled_turns_is_not_used() -> None:
+    paid, free = judged_by_two(2000, 200)
+    (point,) = series(
+        paid, stat="pass_rate", since=T0, step=timedelta(hours=1), first_pass=free[20:]
+    )
+    assert point.correction is None
+
+
+def test_the_free_judges_readings_make_no_points_of_their_own() -> None:
+    _, free = judged_by_two(100, 0)
+    assert series([], stat="pass_rate", since=T0, step=timedelta(hours=1), first_pass=free) == []

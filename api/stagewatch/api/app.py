@@ -11,24 +11,40 @@ from starlette.middleware.gzip import GZipMiddleware
 from stagewatch.api.checks import NOT_UNICODE, holds_lone_surrogate
 from stagewatch.api.problems import install_problem_handlers, problem
 from stagewatch.api.routes import (
+    alerts,
+    backfills,
     bulk,
     calibration,
+    channels,
+    compare,
     dataset_checks,
     datasets,
     feedback,
     feedback_import,
     gate,
     health,
+    judges,
     keys,
     operations,
     plans,
+    probes,
     recheck,
     review,
+    rules,
     series,
     turns,
     webhooks,
 )
-from stagewatch.api.web import dataset_pages, pages, run_pages, static
+from stagewatch.api.web import (
+    alert_pages,
+    compare_pages,
+    dataset_pages,
+    pages,
+    probe_pages,
+    run_pages,
+    scoring_pages,
+    static,
+)
 from stagewatch.core.run import is_loopback
 from stagewatch.core.service import Context
 
@@ -64,7 +80,14 @@ def build_app(context: Context) -> FastAPI:
         bulk,
         datasets,
         series,
+        alerts,
+        channels,
+        compare,
+        probes,
+        rules,
+        backfills,
         calibration,
+        judges,
         keys,
         operations,
         plans,
@@ -77,7 +100,11 @@ def build_app(context: Context) -> FastAPI:
         app.include_router(module.router, prefix=API)
     app.include_router(static.router)
     app.include_router(pages.router)
+    app.include_router(alert_pages.router)
+    app.include_router(probe_pages.router)
+    app.include_router(compare_pages.router)
     app.include_router(run_pages.router)
+    app.include_router(scoring_pages.router)
     app.include_router(dataset_pages.router)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
     _guard_requests(app, context)

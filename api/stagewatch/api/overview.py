@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from stagewatch.api.scoring import scorer_banners, scorer_states
 from stagewatch.api.views import summaries
+from stagewatch.core.store.alerts import list_alerts
 from stagewatch.core.store.client import Store
-from stagewatch.core.store.documents import list_documents
 from stagewatch.core.store.turns import (
     TurnFilter,
     count_turns,
@@ -47,7 +48,12 @@ def load_overview(store: Store, project: str, since: datetime, until: datetime) 
     failing, _ = list_turns(
         store, TurnFilter(project=project, since=since, until=until, flagged=True), limit=8
     )
-    alerts = [a for a in list_documents(store, "alerts", project=project) if a["state"] == "open"]
+    alerts = [
+        alert
+        for alert in list_alerts(store, project, until)
+        # What recovered a moment ago is news too.
+        if alert["state"] == "open" or (alert["state"] == "closed" and _closed_after(alert, since))
+    ]
     grouped = group_alerts(alerts)
     first = store.value(
         """SELECT min(started_at) FROM turns WHERE project = {project:String}
@@ -67,9 +73,14 @@ def load_overview(store: Store, project: str, since: datetime, until: datetime) 
         "questions": question_starts(store, (t for a in grouped[:3] for t in a["turn_ids"][:5])),
         "recent": summaries(store, failing),
         "uncalibrated": uncalibrated_metrics(store, project),
+        "scorer_banners": scorer_banners(scorer_states(store)),
         "since": since,
         "until": until,
     }
+
+
+def _closed_after(alert: dict[str, Any], since: datetime) -> bool:
+    return datetime.fromisoformat(alert["closed_at"]) >= since
 
 
 def group_alerts(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -77,9 +88,9 @@ def group_alerts(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     A broken deployment moves several metrics; a person wants to read of it once.
     """
-    groups: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...]], dict[str, Any]] = {}
     for alert in worst_first(alerts):
-        key = (alert["stage"], tuple(alert["near"]))
+        key = (alert["state"], alert["stage"], tuple(alert["near"]))
         if key in groups:
             groups[key]["also"].append(alert["sentence"].split(": ", 1)[1].split(" since ")[0])
         else:

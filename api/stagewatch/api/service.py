@@ -15,6 +15,7 @@ from stagewatch.api.app import build_app
 from stagewatch.api.running import desk_of
 from stagewatch.core.errors import PortInUseError
 from stagewatch.core.service import Context
+from stagewatch.scorer.probes.desk import desk_of as probe_desk
 
 # Each worker thread holds an engine handle of its own (core/store/client.py).
 _THREADS = 8
@@ -70,6 +71,7 @@ class ApiService:
         if self._server is None or self._task is None:
             return None
         await asyncio.to_thread(desk_of(self._context).close, grace_s)
+        await asyncio.to_thread(probe_desk(self._context).close, grace_s)
         self._server.should_exit = True
         try:
             await asyncio.wait_for(self._task, grace_s)

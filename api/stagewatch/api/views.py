@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stagewatch.api.scoring import scoring_words
 from stagewatch.core.codec import to_json, to_plain
 from stagewatch.core.model import Chunk, Claim, Decision, Diagnosis, Feedback, Score, Turn
 from stagewatch.core.store.client import Store
@@ -33,6 +34,11 @@ class TurnView:
     feedback: list[Feedback]
     flags: list[Flag]
 
+    @property
+    def scoring(self) -> str:
+        """Why the turn was or was not scored, in words."""
+        return scoring_words(self.decision, self.scores)
+
     def as_plain(self) -> dict[str, Any]:
         """The contract's JSON: the turn's fields on top, the rest beside them."""
         body: dict[str, Any] = to_plain(self.turn)
@@ -41,6 +47,7 @@ class TurnView:
         body["diagnosis"] = to_plain(self.diagnosis) if self.diagnosis else None
         body["passed"] = self.passed
         body["decision"] = to_plain(self.decision) if self.decision else None
+        body["scoring"] = self.scoring
         body["feedback"] = to_plain(self.feedback)
         body["flags"] = to_plain(self.flags)
         return body
@@ -111,6 +118,8 @@ def summaries(store: Store, rows: Sequence[Mapping[str, Any]]) -> list[dict[str,
         item["scores"] = scores.get(turn_id, [])
         item["diagnosis"] = diagnosed.diagnosis if diagnosed else None
         item["passed"] = diagnosed.passed if diagnosed else None
+        # A fingerprint begins with the judge's name.
+        item["judge"] = diagnosed.fingerprint.partition("-")[0] if diagnosed else None
         item["flags"] = [f.reason for f in flags.get(turn_id, []) if f.state == "open"]
         page.append(item)
     return page

@@ -111,7 +111,12 @@ class Bot:
         )
 
     def ask(
-        self, question: str, conversation: Conversation, *, standalone: str | None = None
+        self,
+        question: str,
+        conversation: Conversation,
+        *,
+        standalone: str | None = None,
+        probe: bool = False,
     ) -> tuple[str, str]:
         """Answer, and remember both sides; (answer, trace id).
 
@@ -119,6 +124,7 @@ class Bot:
             question: what the customer typed.
             conversation: the dialogue so far.
             standalone: what a rewriter makes of a follow-up; None asks the question as it is.
+            probe: whether a schedule asks, and no customer.
         """
         made = self.deployment
         with turn(
@@ -129,6 +135,7 @@ class Bot:
             release=made.release,
             index_version=made.index_version,
             prompt_version=made.prompt_version,
+            probe=probe,
         ) as asked:
             query = question
             if standalone is not None:

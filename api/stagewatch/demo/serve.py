@@ -45,11 +45,11 @@ class ServedBot(Bot):
         self._seen.found = super()._search(query)
         return list(self._seen.found)
 
-    def reply(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def reply(self, body: Mapping[str, Any], *, probe: bool = False) -> dict[str, Any]:
         """The answer to one request."""
         said = [(str(m["role"]), str(m["content"])) for m in body.get("history") or []]
         conversation = Conversation(str(body.get("conversation_id") or ""), said)
-        answer, trace_id = self.ask(str(body["question"]), conversation)
+        answer, trace_id = self.ask(str(body["question"]), conversation, probe=probe)
         return {
             "answer": answer,
             "chunks": self._seen.found,
@@ -65,10 +65,12 @@ class App:
     def __init__(self, state: str, index_version: str) -> None:
         self.bot = ServedBot(deployment(state, index_version))
 
-    def handle(self, path: str, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    def handle(
+        self, path: str, body: Mapping[str, Any], *, probe: bool = False
+    ) -> tuple[int, dict[str, Any]]:
         """(status, answer) of a request."""
         if path == "/ask" and isinstance(body.get("question"), str):
-            answer = self.bot.reply(body)
+            answer = self.bot.reply(body, probe=probe)
             flush(5)
             return 200, answer
         if path == "/deploy" and body.get("state") in STATES:
@@ -88,7 +90,11 @@ def _handler(app: App) -> type[BaseHTTPRequestHandler]:
                 body = json.loads(self.rfile.read(size))
             except ValueError:
                 body = {}
-            status, answer = app.handle(self.path, body if isinstance(body, dict) else {})
+            status, answer = app.handle(
+                self.path,
+                body if isinstance(body, dict) else {},
+                probe=self.headers.get("x-stagewatch-probe") is not None,
+            )
             data = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")

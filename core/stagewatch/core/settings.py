@@ -7,13 +7,14 @@ wins over the file, the file over the default.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import math
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 from stagewatch.core.errors import SettingsError
 
@@ -73,10 +74,12 @@ class Settings:
     ack: str = setting("spool", help="When a sender gets its yes: 'spool' or 'insert'.")
     spool_max_mb: int = setting(4096, help="Size of the spool at which senders are told to wait.")
     spool_min_free_mb: int = setting(512, help="Free disk below which senders are told to wait.")
-    segment_mb: float = setting(24.0, help="Size at which a spool segment is sealed.")
+    segment_mb: float = setting(16.0, help="Size at which a spool segment is sealed.")
     segment_seconds: float = setting(1.0, help="Age at which a spool segment is sealed.")
     max_request_mb: int = setting(64, help="Largest request, on the wire and inflated.")
-    max_connections: int = setting(2000, help="HTTP connections that are served at once.")
+    max_connections: int = setting(
+        2000, help="HTTP connections, and gRPC calls, that are served at once."
+    )
     key_requests_per_second: float = setting(
         0.0, help="OTLP requests a second that one key may send; 0 is no limit."
     )
@@ -88,11 +91,37 @@ class Settings:
     judge_model: str = setting("", help="Model of the openai judge.")
     judge_input_usd: float = setting(2.5, help="Price of a million tokens the judge reads, USD.")
     judge_output_usd: float = setting(10.0, help="Price of a million tokens it writes, USD.")
+    judge_concurrency: int = setting(16, help="Calls to the openai judge that run side by side.")
+    first_pass: bool = setting(
+        True, help="The embedded judge reads every turn, the openai judge the sample of them."
+    )
+    vectors: str = setting(
+        "off",
+        help="`local` lets the embedded judge compare sentence vectors too (`make local` first).",
+    )
     sample_rate: float = setting(1.0, help="Share of eligible turns the scorer reads, 0 to 1.")
+    rules: list[dict[str, Any]] = setting(
+        [], help="Scoring rules of all projects, in TOML as [[rules]] (docs/scoring.md)."
+    )
     score_every_seconds: float = setting(5.0, help="How often the scorer looks for new turns.")
     budget_usd_per_day: float = setting(5.0, help="Hard limit of judge spending per UTC day.")
+    budget_calls_per_day: int = setting(
+        0, help="Hard limit of paid judge calls per UTC day; 0 is no limit."
+    )
     plan_env: str = setting(
         "", help="Variables that plans run by this server may read, separated by commas."
+    )
+    public_url: str = setting(
+        "", help="Address of the UI as people reach it, for links in messages."
+    )
+    alert_networks: str = setting(
+        "", help="Private networks that alert channels may reach, e.g. '10.1.0.0/16'."
+    )
+    alert_env: str = setting(
+        "", help="Variables that alert channels may read, separated by commas."
+    )
+    canary_hours: float = setting(
+        24.0, help="How often the judge reads its frozen set, in hours; 0 is never."
     )
     attribute_map: dict[str, str] = setting(
         {}, help="Custom attribute names to turn fields, e.g. 'app.user_question' = 'question'."
@@ -111,7 +140,8 @@ def option_table() -> list[tuple[str, str, str]]:
     """(environment name, default, help) of every setting, for the docs table and `--help`."""
     rows = []
     for spec in fields(Settings):
-        default = spec.default if spec.default is not MISSING else {}
+        made = spec.default_factory() if spec.default_factory is not MISSING else None
+        default = spec.default if spec.default is not MISSING else made
         rows.append((PREFIX + spec.name.upper(), str(default), str(spec.metadata["help"])))
     return rows
 
@@ -126,6 +156,10 @@ _KIND_WORDS: Mapping[Any, str] = {
 def _nearest(name: str, known: list[str]) -> str:
     found = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {found[0]}?" if found else f"; known names: {', '.join(known)}"
+
+
+def _toml_value(raw: object) -> Any:  # noqa: ANN401
+    return tomllib.loads(f"x = {raw}")["x"]
 
 
 def _convert(name: str, kind: Any, raw: Any) -> Any:  # noqa: ANN401
@@ -143,10 +177,14 @@ def _convert(name: str, kind: Any, raw: Any) -> Any:  # noqa: ANN401
             return Path(str(raw)).expanduser()
         if kind in {int, float, str}:
             return kind(raw)
-        pairs = raw if isinstance(raw, dict) else tomllib.loads(f"x = {raw}")["x"]
+        if get_origin(kind) is list:
+            return [dict(x) for x in (raw if isinstance(raw, list) else _toml_value(raw))]
+        pairs = raw if isinstance(raw, dict) else _toml_value(raw)
         return {str(k): str(v) for k, v in pairs.items()}
     except (ValueError, TypeError, AttributeError, tomllib.TOMLDecodeError):
-        word = _KIND_WORDS.get(kind, "a table of names")
+        word = _KIND_WORDS.get(
+            kind, "a list of tables" if get_origin(kind) is list else "a table of names"
+        )
         raise SettingsError(f"{name}: {str(raw)!r} is not {word}") from None
 
 
@@ -164,6 +202,9 @@ _AT_LEAST: Mapping[str, float] = {
     "retention_days": 1,
     "score_every_seconds": 0.1,
     "budget_usd_per_day": 0,
+    "canary_hours": 0,
+    "budget_calls_per_day": 0,
+    "judge_concurrency": 1,
 }
 
 
@@ -188,9 +229,24 @@ def _check_tls(settings: Settings) -> None:
         raise SettingsError("STAGEWATCH_TLS_CLIENT_CA needs STAGEWATCH_TLS_CERT and _TLS_KEY too")
 
 
+def _check_messages(settings: Settings) -> None:
+    """What alert messages are made and sent with."""
+    for part in settings.alert_networks.split(","):
+        try:
+            if part.strip():
+                ipaddress.ip_network(part.strip(), strict=False)
+        except ValueError:
+            raise SettingsError(
+                f"STAGEWATCH_ALERT_NETWORKS: {part.strip()!r}: use networks such as 10.1.0.0/16"
+            ) from None
+    if settings.public_url and not settings.public_url.startswith(("http://", "https://")):
+        raise SettingsError("STAGEWATCH_PUBLIC_URL: use http(s)://host")
+
+
 def _check(settings: Settings) -> Settings:
     _check_numbers(settings)
     _check_tls(settings)
+    _check_messages(settings)
     for name in ("port", "otlp_grpc_port", "otlp_http_port"):
         value = getattr(settings, name)
         if not 0 <= value <= 65535:
@@ -211,6 +267,8 @@ def _check(settings: Settings) -> Settings:
             raise SettingsError(
                 f"STAGEWATCH_ATTRIBUTE_MAP: {attribute!r} to {name!r}{_nearest(name, known)}"
             )
+    if settings.vectors not in {"off", "local"}:
+        raise SettingsError(f"STAGEWATCH_VECTORS: {settings.vectors!r} is not off or local")
     if settings.judge == "openai" and not settings.judge_model:
         raise SettingsError("STAGEWATCH_JUDGE=openai needs STAGEWATCH_JUDGE_MODEL (a model name)")
     if not 0.0 <= settings.sample_rate <= 1.0:

@@ -20,6 +20,7 @@ FAMILY_ALPHA = 0.01
 NEAR = timedelta(hours=24)
 NEAR_READINGS = 25
 MAX_TURNS = 20
+SAMPLED = 400
 RECOVERY_READINGS = 500
 """Readings after the next change that tell whether it mended things; a later fall has an alert of
 its own, and must not reopen this one."""
@@ -70,7 +71,11 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """An alarm as people read it. `before`/`after` shares are of the goodness, 0 to 1."""
+    """An alarm as people read it. `before`/`after` shares are of the goodness, 0 to 1.
+
+    `failing` and `passing` are turns of the time since, at most `SAMPLED` of each, the newest
+    last: what the failing ones share is looked for among them.
+    """
 
     alert_id: str
     project: str
@@ -89,6 +94,10 @@ class Alert:
     stages: dict[str, int] = field(default_factory=dict)
     n: int = 0
     recovery: Recovery | None = None
+    failing: tuple[str, ...] = ()
+    passing: tuple[str, ...] = ()
+    basis: str = "judge"
+    fingerprint: str = ""
 
 
 def goodness(monitor: Monitor, reading: Reading) -> float | None:
@@ -108,6 +117,18 @@ def restarts(readings: Sequence[Reading], found: Sequence[Break]) -> list[int]:
             index += 1
         positions.append(index)
     return positions
+
+
+def kinds_of(reading: Reading) -> tuple[str, tuple[str, bool]]:
+    """Whom a reading is ranked among: its service's turns, of working days or of weekends (UTC).
+
+    So neither a service that grows nor weekends that are always harder look like a change.
+    """
+    service = reading.dimensions.get("service", "")
+    return service, (service, reading.at.weekday() >= _SATURDAY)
+
+
+_SATURDAY = 5
 
 
 def alerts_of(
@@ -132,7 +153,8 @@ def alerts_of(
     used = [r for r in readings if r.stratum == "uniform" and goodness(monitor, r) is not None]
     values = [goodness(monitor, r) or 0.0 for r in used]
     changes = breaks(used)
-    found = detect(values, restarts(used, changes), alpha=alpha)
+    kinds = [kinds_of(reading) for reading in used]
+    found = detect(values, restarts(used, changes), kinds=kinds, alpha=alpha)
     ends = [*(alarm.start for alarm in found[1:]), len(used)]
     return [
         replace(
@@ -197,6 +219,7 @@ def _alert(
     span = range(alarm.start, end)
     estimate = _estimate(readings, values, span)
     bad = [readings[i].turn_id for i in span if values[i] < 0.5]
+    good = [readings[i].turn_id for i in span if values[i] >= 0.5]
     named = Counter(stages[t] for t in bad if stages.get(t, "ok") not in {"ok", "unknown"})
     stage = named.most_common(1)[0][0] if named else monitor.stage
     near = _near(changes, restarts(readings, changes), alarm, since)
@@ -224,6 +247,10 @@ def _alert(
         calibrated=calibrated,
         stages=dict(named),
         n=len(span),
+        failing=tuple(bad[-SAMPLED:]),
+        passing=tuple(good[-SAMPLED:]),
+        basis=readings[alarm.start].basis,
+        fingerprint=judge,
     )
 
 

@@ -41,11 +41,14 @@ _SOURCE_METRIC = {"chunk_relevance": "first_relevant_rank"}
 
 
 def current_fingerprint(store: Store, project: str, label_metric: str) -> str | None:
-    """Fingerprint of the newest judge score behind these labels; None when no judge has spoken."""
+    """Fingerprint of the newest judge score behind these labels, that of a configured judge before
+    the first pass's; None when no judge has spoken.
+    """
     metric = _SOURCE_METRIC.get(label_metric, label_metric)
     found = store.value(
         """SELECT fingerprint FROM scores WHERE project = {project:String}
-           AND metric = {metric:String} AND basis = 'judge' ORDER BY at DESC LIMIT 1""",
+           AND metric = {metric:String} AND basis = 'judge'
+           ORDER BY stratum = 'first_pass', at DESC LIMIT 1""",
         {"project": project, "metric": metric},
     )
     return str(found) if found else None
@@ -123,7 +126,8 @@ def _verdict_labels(
     rows = store.rows(
         """SELECT turn_id, verdict, fingerprint FROM scores
            WHERE turn_id IN {ids:Array(String)} AND metric = {metric:String}
-             AND status = 'scored' ORDER BY at DESC LIMIT 1 BY turn_id""",
+             AND status = 'scored'
+           ORDER BY stratum = 'first_pass', at DESC LIMIT 1 BY turn_id""",
         {"ids": ids, "metric": metric},
     )
     return {(row["turn_id"], ""): (row["verdict"], row["fingerprint"]) for row in rows}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from stagewatch.core.model import Turn
@@ -22,6 +22,7 @@ _REPLY_TOKENS = {
     "rewrite": 60,
 }
 """Tokens of a reply: an item for lists (a claim, a chunk), else the whole reply."""
+_ASKED_FOR = {"statements": "faithfulness"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +42,21 @@ def estimate_cost(
     *,
     judge_depth: int = 20,
     batch_chars: int = BATCH_CHARS,
+    tasks: Collection[str] | None = None,
 ) -> CostEstimate:
     """Estimate what judging `turns` once costs: every task, every batch of a long context.
 
     Counts what would be sent, fenced texts and prompts, at four characters a token. Replies are
     guessed from the number of sentences and chunks. A judgement that is already stored costs
-    nothing, so the bill may be lower.
+    nothing, so the bill may be lower. `tasks` are those asked for, None means all of them.
     """
     count = calls = read = written = 0
     for turn in turns:
         count += 1
         for task, material, items in _tasks(turn, judge_depth, batch_chars):
+            # Further batches of an answer's window are read as statements.
+            if tasks is not None and _ASKED_FOR.get(task, task) not in tasks:
+                continue
             calls += 1
             read += (len(prompt("rules")) + len(prompt(task)) + material) // CHARS_PER_TOKEN
             written += _REPLY_TOKENS[task] * items

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from stagewatch.core.model import Decision, Turn
-from stagewatch.scorer.sampling import is_sampled
+from stagewatch.scorer.rules import Rule
+from stagewatch.scorer.sampling import UNIFORM, Draw, Signals, draw, is_sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,40 +20,71 @@ class Standing:
 
     decided: bool = False
     inclusion: float | None = None
-    stratum: str = "uniform"
+    stratum: str = UNIFORM
     flagged: bool = False
 
 
-def decide(turn: Turn, standing: Standing, *, rate: float, at: datetime) -> Decision:
-    """The decision on a turn before any judge is asked; outcome `scored` means: go and score.
-
-    Args:
-        turn: the assembled turn.
-        standing: earlier decision and flags.
-        rate: the sampling rate in force, 0 to 1.
-        at: time written on the decision.
+def screen(turn: Turn, standing: Standing, rule: Rule | None, at: datetime) -> Decision | None:
+    """The decision on a turn that nobody reads, whatever the sample: a probe, no rule, nothing to
+    read. None for a turn that is a matter of sampling.
     """
     if turn.probe:
         # Probes are asked on purpose: they are read by the probe schedule, not sampled from life.
         return Decision("filtered", "probe", None, "a probe, not a customer's question", at)
-    inclusion = standing.inclusion if standing.decided else rate
-    stratum = standing.stratum if standing.decided else "uniform"
+    name = rule.name if rule is not None else ""
+    kept = standing.inclusion if standing.decided else None
+    stratum = standing.stratum
     if turn.error and not (turn.answer or "").strip():
-        return Decision("unscorable", "error", inclusion, "the turn ended in an error", at, stratum)
+        return Decision("unscorable", name, kept, "the turn ended in an error", at, stratum)
     if not _readable(turn):
         why = "neither question nor answer was captured"
-        return Decision("unscorable", "no_content", inclusion, why, at, stratum)
-    sampled = inclusion is not None and is_sampled(turn.turn_id, inclusion)
+        return Decision("unscorable", name, kept, why, at, stratum)
+    if rule is None and not standing.flagged:
+        return Decision("filtered", "", kept, "no rule matches this turn", at, stratum)
+    if not turn.complete and turn.answer is None and not standing.flagged:
+        why = "the turn's own span has not arrived"
+        return Decision("incomplete", name, kept, why, at, stratum)
+    return None
+
+
+def decide(
+    turn: Turn, standing: Standing, rule: Rule | None, signals: Signals, *, at: datetime
+) -> Decision:
+    """The decision on a turn before the rule's judge is asked; `scored` means: go and score.
+
+    Args:
+        turn: the assembled turn; one that `screen` lets through.
+        standing: earlier decision and flags.
+        rule: the first rule that matches, None where none does.
+        signals: what may raise the rule's rate for this turn.
+        at: time written on the decision.
+    """
+    screened = screen(turn, standing, rule, at)
+    if screened is not None:
+        return screened
+    drawn = _drawn(turn, standing, rule, signals)
+    sampled = drawn is not None and is_sampled(turn.turn_id, drawn.inclusion)
     if standing.flagged and not sampled:
         return Decision("scored", "feedback", None, "flagged by a person", at, "feedback")
-    if not turn.complete and turn.answer is None:
-        why = "the turn's own span has not arrived"
-        return Decision("incomplete", "incomplete", inclusion, why, at, stratum)
+    name = rule.name if rule is not None else ""
+    if drawn is None:
+        why = "outside the sample: it was read because of feedback before"
+        return Decision("not_sampled", name, None, why, at, standing.stratum)
+    because = f": {drawn.why}" if drawn.why else ""
     if sampled:
-        return Decision("scored", "sample", inclusion, f"sampled at {inclusion:g}", at, stratum)
-    return Decision(
-        "not_sampled", "sample", inclusion, f"not in the sample of {rate:g}", at, stratum
-    )
+        why = f"sampled at {drawn.inclusion:g} by rule {name!r}{because}"
+        return Decision("scored", name, drawn.inclusion, why, at, drawn.stratum)
+    why = f"not in the sample of {drawn.inclusion:g} that rule {name!r} draws{because}"
+    return Decision("not_sampled", name, drawn.inclusion, why, at, drawn.stratum)
+
+
+def _drawn(turn: Turn, standing: Standing, rule: Rule | None, signals: Signals) -> Draw | None:
+    """The draw of an earlier decision where there is one, else a new one; None outside of it."""
+    if standing.decided and standing.inclusion is not None:
+        return Draw(standing.inclusion, standing.stratum, "")
+    if standing.decided or rule is None:
+        return None
+    return draw(rule, turn, signals)
 
 
 def _readable(turn: Turn) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
@@ -18,12 +18,29 @@ from stagewatch.scorer.estimate import (
     quantile_estimate,
     worst_case,
 )
+from stagewatch.scorer.powered import Powered, powered_mean
 
 Stat = Literal["pass_rate", "mean", "hard_fail_rate", "median", "p90", "miss_rate"]
 STATS: tuple[str, ...] = get_args(Stat)
-GroupBy = Literal["release", "index_version", "prompt_version", "service"]
+GroupBy = Literal["release", "index_version", "prompt_version", "service", "diagnosis"]
 DIMENSIONS: tuple[str, ...] = ("release", "index_version", "prompt_version")
 MAX_POINTS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What a free judge that read all `covered` turns did for the judge that read `n` of them.
+
+    The point's estimate and interval are the corrected ones; `estimate`, `low` and `high` here are
+    those of the sample alone, `narrower` the share by which the interval got shorter.
+    """
+
+    covered: int
+    correlation: float
+    narrower: float
+    estimate: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +48,8 @@ class Point:
     """One step of a series, from `at` to `until`. With n 0 `estimate`, `low` and `high` are None.
 
     `worst_low`/`worst_high` bound a mean or rate if every unscored turn had been 0 or 1. `few`
-    says in words what there are few of where that is why the interval is wide.
+    says in words what there are few of where that is why the interval is wide. `correction` is
+    there where the estimate is prediction-powered.
     """
 
     at: datetime
@@ -47,6 +65,7 @@ class Point:
     worst_low: float | None = None
     worst_high: float | None = None
     few: str = ""
+    correction: Correction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +112,10 @@ def _point(
     fingerprint: str,
     stat: str,
     readings: Sequence[Reading],
+    cheap: Mapping[str, tuple[float, str]],
 ) -> Point:
-    found = _estimate(stat, readings)
+    powered = _powered(stat, readings, cheap) if cheap else None
+    found = powered.estimate if powered is not None else _estimate(stat, readings)
     unscored = Counter(r.reason.partition(":")[0] for r in readings if r.status == "unscored")
     if found is None:
         return Point(*span, group, 0, None, None, None, True, dict(unscored), fingerprint)
@@ -115,6 +136,36 @@ def _point(
         fingerprint,
         *bounds,
         few_of(stat, found),
+        _correction(powered) if powered is not None else None,
+    )
+
+
+_ASSISTED = frozenset({"pass_rate", "mean", "hard_fail_rate", "miss_rate"})
+_MOST_UNREAD = 0.05
+"""Where the free judge has no value for more of the sampled turns than this, what it says of the
+others would aim at other turns than the sample does."""
+
+
+def _powered(
+    stat: str, readings: Sequence[Reading], cheap: Mapping[str, tuple[float, str]]
+) -> Powered | None:
+    """The corrected estimate; None where it is not to be had or buys nothing."""
+    said = {r.turn_id: (v, r.inclusion) for r in readings if (v := value_for(stat, r)) is not None}
+    if not said or sum(turn not in cheap for turn in said) > _MOST_UNREAD * len(said):
+        return None
+    found = powered_mean(
+        [value for value, _ in cheap.values()],
+        [said[turn][0] if turn in said else None for turn in cheap],
+        [said[turn][1] if turn in said else 1.0 for turn in cheap],
+        [conversation for _, conversation in cheap.values()],
+    )
+    return found if found is not None and found.factor > 0 else None
+
+
+def _correction(found: Powered) -> Correction:
+    plain = found.plain
+    return Correction(
+        found.covered, found.correlation, found.narrower, plain.value, plain.low, plain.high
     )
 
 
@@ -126,6 +177,7 @@ def series(
     step: timedelta,
     group_by: str | None = None,
     cuts: Sequence[datetime] = (),
+    first_pass: Iterable[Reading] = (),
 ) -> list[Point]:
     """Points of `stat` for steps of `step` counted from `since`, oldest first.
 
@@ -140,16 +192,34 @@ def series(
         group_by: a dimension; each of its values has points of its own.
         cuts: in time order: moments where a step ends early and another begins, so that what a
             change did is never drawn before it.
+        first_pass: what a free judge said of every turn, in any order; where `readings` are a
+            sample of another judge's, means and rates are prediction-powered by it.
     """
-    cells: dict[_Cell, list[Reading]] = defaultdict(list)
-    for reading in readings:
+
+    def place(reading: Reading) -> tuple[datetime, datetime, str]:
         index = (reading.at - since) // step
         group = reading.dimensions.get(group_by, "") if group_by else ""
-        span = _between(since + index * step, step, reading.at, cuts)
-        cells[(*span, group, reading.fingerprint, reading.basis, reading.threshold)].append(reading)
+        return (*_between(since + index * step, step, reading.at, cuts), group)
+
+    cells: dict[_Cell, list[Reading]] = defaultdict(list)
+    for reading in readings:
+        key = (*place(reading), reading.fingerprint, reading.basis, reading.threshold)
+        cells[key].append(reading)
+    cheap: dict[tuple[datetime, datetime, str], dict[str, tuple[float, str]]] = defaultdict(dict)
+    for reading in first_pass if stat in _ASSISTED else ():
+        value = value_for(stat, reading)
+        if value is not None:
+            cheap[place(reading)][reading.turn_id] = (value, reading.conversation_id)
     ordered = sorted(cells.items(), key=lambda cell: tuple(str(part) for part in cell[0]))
     return [
-        _point((at, until), group if group_by else None, fingerprint, stat, members)
+        _point(
+            (at, until),
+            group if group_by else None,
+            fingerprint,
+            stat,
+            members,
+            cheap.get((at, until, group), {}),
+        )
         for (at, until, group, fingerprint, _, _), members in ordered
     ]
 

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apscheduler.schedulers.background import BackgroundScheduler
-from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from stagewatch.core.errors import StagewatchError, StoreUnavailableError
 from stagewatch.core.service import Context, Service
 from stagewatch.core.settings import Settings
-from stagewatch.scorer.judges.choose import Chosen, choose
+from stagewatch.core.store.turns import Share
+from stagewatch.scorer.backfill_run import BackfillRunner
+from stagewatch.scorer.judges.choose import Chosen, choose, free_judge
+from stagewatch.scorer.leases import BEAT_SECONDS, Membership
+from stagewatch.scorer.meters import Meters
+from stagewatch.scorer.rules_store import book_source
+from stagewatch.scorer.timetable import add_jobs
 from stagewatch.scorer.watch import watch_once
-from stagewatch.scorer.work import PassReport, Rules, Worker
+from stagewatch.scorer.work import Worker
+from stagewatch.scorer.work_hand import Duty, PassReport
+from stagewatch.scorer.work_one import Reader
 
 log = logging.getLogger("stagewatch.scorer")
 # A pass that outlasts its interval is normal under load, and the lag metric shows it.
@@ -39,42 +46,6 @@ def build(context: Context) -> Service:
     return Scorer(context)
 
 
-class _Meters:
-    """What the metrics endpoint shows of the scorer."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.turns = Counter(
-            "stagewatch_scorer_turns", "Turns decided, by outcome.", ["outcome"], registry=registry
-        )
-        self.errors = Counter(
-            "stagewatch_scorer_errors", "Errors while scoring, by kind.", ["kind"],
-            registry=registry,
-        )  # fmt: skip
-        self.heartbeat = Gauge(
-            "stagewatch_scorer_heartbeat_timestamp_seconds", "When the last pass ended.",
-            registry=registry,
-        )  # fmt: skip
-        self.lag = Gauge(
-            "stagewatch_scorer_lag_seconds", "Age of the oldest undecided turn at the last pass.",
-            registry=registry,
-        )  # fmt: skip
-        self.rate = Gauge(
-            "stagewatch_scorer_turns_per_second", "Turns decided a second in the last busy pass.",
-            registry=registry,
-        )  # fmt: skip
-
-    def note(self, report: PassReport, seconds: float, now: datetime) -> None:
-        """Add one pass."""
-        for outcome, count in report.outcomes.items():
-            self.turns.labels(outcome).inc(count)
-        for kind, count in report.errors.items():
-            self.errors.labels(kind).inc(count)
-        self.heartbeat.set(now.timestamp())
-        self.lag.set(report.lag_s)
-        if report.turns:
-            self.rate.set(report.turns / max(seconds, 1e-6))
-
-
 class Scorer:
     """Takes finished turns from the store and scores them; see `work` for one pass."""
 
@@ -83,11 +54,26 @@ class Scorer:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._clock = context.clock
-        self._meters = _Meters(context.registry)
-        chosen = choose(context.settings, context.store, context.clock)
+        self._meters = Meters(context.registry)
+        settings = context.settings
+        chosen = choose(
+            settings, context.store, context.clock,
+            concurrency=settings.judge_concurrency, fused=True,
+        )  # fmt: skip
         self._judge = chosen.judge
-        rules = _rules(context.settings, chosen)
-        self._worker = Worker(context.store, chosen.judge, context.clock, rules)
+        self._reader = reader_of(settings, chosen)
+        self._member = Membership(context.store, context.clock.monotonic)
+        duty = Duty(
+            lookback=max(_FIRST_LOOKBACK, timedelta(hours=2 * settings.reopen_hours)),
+            book=book_source(context.store, settings),
+            share=self._share,
+            threads=chosen.threads,
+            member=self._member.name,
+        )
+        self._worker = Worker(context.store, self._reader, context.clock, duty)
+        self._backfills = BackfillRunner(
+            context.store, context.clock, self._reader, duty, settings.judge
+        )
         self._scheduler = BackgroundScheduler(timezone=UTC, executors={
             "default": {"type": "threadpool", "max_workers": 1}})  # fmt: skip
         self._wake: threading.Event = context.shared.setdefault(WAKE, threading.Event())
@@ -98,6 +84,9 @@ class Scorer:
         self._last_end: datetime | None = None
         self._watch_after = 0.0
         self._last_error = ""
+        self._last_report = PassReport()
+        self._replicas = 0
+        self._beater: threading.Thread | None = None
 
     async def start(self) -> Mapping[str, str]:
         """Start the schedule; the first pass begins at once."""
@@ -110,11 +99,25 @@ class Scorer:
             self.watch, "interval", seconds=max(_WATCH_SECONDS, every), id="watch", coalesce=True,
             max_instances=1, misfire_grace_time=None,
         )  # fmt: skip
+        self._scheduler.add_job(
+            self.backfill, "interval", seconds=every, id="backfill", coalesce=True,
+            max_instances=1, misfire_grace_time=None,
+        )  # fmt: skip
+        self._beater = threading.Thread(target=self._beat, name="scorer-beat", daemon=True)
+        self._beater.start()
+        add_jobs(self._scheduler, self._context, self._rests)
         self._scheduler.start()
         self._waker = threading.Thread(target=self._listen, name="scorer-wake", daemon=True)
         self._waker.start()
         self._context.health[self.name] = self.health
         return {"scorer": f"judge {self._judge.name}, every {every:g} s"}
+
+    def _rests(self) -> bool:
+        """Whether what is done beside scoring is not this scorer's: it ends, or another leads."""
+        if self._stopping.is_set():
+            return True
+        share = self._share()
+        return share is None or share.index != 0
 
     async def stop(self, grace_s: float) -> str | None:
         """Let the pass in hand store what it has; the turns left wait for the next start."""
@@ -123,8 +126,14 @@ class Scorer:
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
         ended = await asyncio.to_thread(self._running.acquire, True, max(0.0, grace_s))
+        self._worker.close()
         if ended:
             self._running.release()
+            if self._beater is not None:
+                # Else a last heartbeat might come after the farewell.
+                await asyncio.to_thread(self._beater.join, max(0.0, grace_s))
+            with contextlib.suppress(StagewatchError):
+                await asyncio.to_thread(self._member.leave)
             return None
         return "the scorer was still waiting for its judge; the turns in hand will be scored again"
 
@@ -146,8 +155,52 @@ class Scorer:
                 return None
             self._last_error = ""
             self._last_end = self._clock.now()
+            self._last_report = report
             self._meters.note(report, time.monotonic() - began, self._last_end)
+            self._note_judge()
             return report
+
+    def _share(self) -> Share | None:
+        share = self._member.share()
+        self._replicas = share.count if share is not None else 0
+        self._meters.replicas.set(self._replicas)
+        return share
+
+    def _note_judge(self) -> None:
+        budget, fuse = self._reader.budget, self._reader.fuse
+        if budget is not None:
+            outage = fuse.state() if fuse is not None else None
+            self._meters.note_judge(budget.today(), dict(budget.short), outage)
+
+    def backfill(self) -> None:
+        """Go on with backfills for about as long as live turns may wait."""
+        if self._stopping.is_set():
+            return
+        ends = time.monotonic() + self._context.settings.score_every_seconds
+
+        def enough() -> bool:
+            return self._stopping.is_set() or self._wake.is_set() or time.monotonic() > ends
+
+        with self._running:
+            try:
+                outcomes = self._backfills.work(enough)
+            except StagewatchError as error:
+                self._meters.errors.labels(type(error).__name__).inc()
+                log.warning("a backfill had to stop", extra={"error": str(error)})
+                return
+        for outcome, count in outcomes.items():
+            self._meters.backfill.labels(outcome).inc(count)
+        self._note_judge()
+
+    def _beat(self) -> None:
+        """Tell the other scorers and the pages that this one is alive, and how it is."""
+        while not self._stopping.is_set():
+            try:
+                self._member.beat(self.pulse())
+            except StagewatchError as error:
+                self._meters.errors.labels(type(error).__name__).inc()
+            # Alone on the engine nobody splits turns by it; it is for the pages then.
+            self._stopping.wait(BEAT_SECONDS * (2 if self._context.store.embedded else 1))
 
     def watch(self) -> int | None:
         """Join late feedback and look for drift; alerts opened, None when the store failed."""
@@ -168,8 +221,32 @@ class Scorer:
             log.warning("alerts opened", extra={"alerts": opened})
         return opened
 
+    def pulse(self) -> dict[str, Any]:
+        """How this scorer is, as its heartbeat and the health page say it."""
+        report, reader = self._last_report, self._reader
+        said: dict[str, Any] = {
+            "judge": self._judge.name,
+            "state": "scoring",
+            "why": "",
+            "lag_s": round(report.lag_s, 1),
+            "waiting": report.waiting,
+            "replicas": self._replicas,
+            "last_pass": None if self._last_end is None else self._last_end,
+        }
+        if reader.budget is not None:
+            spent = reader.budget.today()
+            said |= {"spent_usd": round(spent.usd, 4), "judge_calls": spent.calls}
+            short = sorted(set(reader.budget.short.values()))
+            if short:
+                said |= {"state": "over budget", "why": "; ".join(short)}
+        outage = reader.fuse.state() if reader.fuse is not None else None
+        if outage is not None:
+            why = f"{outage.kind}; next try in {outage.wait_s:.0f} s"
+            said |= {"state": "paused", "why": f"the judge cannot be used: {why}"}
+        return said
+
     def health(self) -> dict[str, Any]:
-        """Whether passes end in time, for the health page."""
+        """Whether passes end in time and the judge can be used, for the health page."""
         every = self._context.settings.score_every_seconds
         end = self._last_end
         age = None if end is None else (self._clock.now() - end).total_seconds()
@@ -177,7 +254,13 @@ class Scorer:
         says = "starting" if age is None else f"last pass ended {age:.0f} s ago"
         if self._last_error:
             says += f"; the last one failed ({self._last_error})"
-        return {"ok": not late and not self._last_error, "says": says, "judge": self._judge.name}
+        pulse = self.pulse()
+        if pulse["why"]:
+            says += f"; {pulse['state']}: {pulse['why']}"
+        shown = {name: pulse[name] for name in pulse if name not in {"why", "last_pass"}}
+        # A judge that is away is no reason to send spans elsewhere: paused, and ready.
+        paused = {"paused": True} if pulse["state"] == "paused" else {}
+        return {"ok": not late and not self._last_error, "says": says, **shown, **paused}
 
     def _listen(self) -> None:
         while not self._stopping.is_set():
@@ -190,9 +273,14 @@ class Scorer:
                 job.modify(next_run_time=datetime.now(UTC))
 
 
-def _rules(settings: Settings, chosen: Chosen) -> Rules:
-    lookback = max(_FIRST_LOOKBACK, timedelta(hours=2 * settings.reopen_hours))
-    rules = Rules(rate=settings.sample_rate, lookback=lookback, threads=chosen.threads)
-    if chosen.ledger is None:
-        return rules
-    return replace(rules, over_budget=chosen.ledger.over_budget)
+def reader_of(settings: Settings, chosen: Chosen) -> Reader:
+    """Who reads turns, by the settings."""
+    return Reader(
+        judge=chosen.judge,
+        price=chosen.price,
+        budget=chosen.ledger.budget if chosen.ledger is not None else None,
+        fuse=chosen.fuse,
+        flush=chosen.ledger.flush if chosen.ledger is not None else lambda: None,
+        first_pass=settings.first_pass,
+        free=free_judge(settings),
+    )

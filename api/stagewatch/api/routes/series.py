@@ -1,7 +1,9 @@
-"""Series, drift and alerts."""
+"""Series and drift."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -9,15 +11,12 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from stagewatch.api.checks import LONGEST_STEP_S, Moment
-from stagewatch.api.deps import Caller, ContextDep, Reader, Writer
+from stagewatch.api.deps import ContextDep, Reader
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.views import page_json
 from stagewatch.core.codec import to_json
-from stagewatch.core.errors import NotFoundError
 from stagewatch.core.service import Context
-from stagewatch.core.store.documents import audit, list_documents
-from stagewatch.core.store.scores import readings
-from stagewatch.scorer.alerts import worst_first
+from stagewatch.core.store.scores import Reading, readings, stages_between
 from stagewatch.scorer.calibration_state import calibration_check
 from stagewatch.scorer.series import (
     GroupBy,
@@ -27,7 +26,7 @@ from stagewatch.scorer.series import (
     pick_step,
     series,
 )
-from stagewatch.scorer.watch import COLLECTION, as_contract, find_alerts, set_alert_state
+from stagewatch.scorer.watch import as_contract, find_alerts
 
 router = APIRouter(tags=["series"])
 
@@ -51,6 +50,10 @@ def load_series(
     check_request(stat, begin, end, step)
     begin = floor_time(begin, step)
     live = readings(context.store, project, metric, begin, end)
+    free = readings(context.store, project, metric, begin, end, first_pass=True)
+    if group_by == "diagnosis":
+        stages = stages_between(context.store, project, begin, end)
+        live, free = _diagnosed(live, stages), _diagnosed(free, stages)
     changes = breaks(live)
     # Groups tell the versions apart already; a rollout would only chop them up.
     cuts = [] if group_by else [item.at for item in changes]
@@ -60,9 +63,24 @@ def load_series(
         "step_s": step.total_seconds(),
         "since": begin,
         "until": end,
-        "items": series(live, stat=stat, since=begin, step=step, group_by=group_by, cuts=cuts),
+        "items": series(
+            live,
+            stat=stat,
+            since=begin,
+            step=step,
+            group_by=group_by,
+            cuts=cuts,
+            first_pass=free,
+        ),
         "breaks": changes,
     }
+
+
+def _diagnosed(found: list[Reading], stages: Mapping[str, str]) -> list[Reading]:
+    return [
+        replace(r, dimensions={**r.dimensions, "diagnosis": stages.get(r.turn_id, "")})
+        for r in found
+    ]
 
 
 @router.get("/series")
@@ -102,44 +120,3 @@ def get_drift(context: ContextDep, caller: Reader) -> Response:
         is_calibrated=calibration_check(context.store, caller.project),
     )
     return json_response(page_json([as_contract(alert) for alert in found]))
-
-
-@router.get("/alerts")
-def get_alerts(context: ContextDep, caller: Reader, state: str | None = None) -> Response:
-    """Alerts: open ones first, the worst of them on top; the others newest first.
-
-    `recovery` tells how the stream went on after the next change, and whether it is `back`.
-    """
-    found: list[dict[str, Any]] = list_documents(context.store, COLLECTION, project=caller.project)
-    kept: list[dict[str, Any]] = [
-        alert for alert in found if state is None or alert["state"] == state
-    ]
-    return json_response(page_json(worst_first(kept)))
-
-
-def _move(context: Context, caller: Caller, alert_id: str, state: str) -> Response:
-    now = context.clock.now()
-    body = set_alert_state(context.store, caller.project, alert_id, state, now=now)
-    if body is None:
-        raise NotFoundError("no alert with this id in this project")
-    audit(
-        context.store,
-        project=caller.project,
-        by=caller.name,
-        action=f"alert.{state}",
-        subject=alert_id,
-        at=now,
-    )
-    return json_response(to_json(body))
-
-
-@router.post("/alerts/{alert_id}/ack")
-def post_ack(context: ContextDep, caller: Writer, alert_id: str) -> Response:
-    """Somebody has seen it."""
-    return _move(context, caller, alert_id, "acked")
-
-
-@router.post("/alerts/{alert_id}/snooze")
-def post_snooze(context: ContextDep, caller: Writer, alert_id: str) -> Response:
-    """Put it out of sight until its numbers change."""
-    return _move(context, caller, alert_id, "snoozed")

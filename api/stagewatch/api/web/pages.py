@@ -26,7 +26,9 @@ from stagewatch.api.promote import (
 )
 from stagewatch.api.recheck import turns_to_check
 from stagewatch.api.routes.health import part_health
+from stagewatch.api.routes.judges import load_judges
 from stagewatch.api.routes.turns import find_turn, split_future, tree_order
+from stagewatch.api.scoring import scorer_states
 from stagewatch.api.views import TurnView, load_turn_view, summaries
 from stagewatch.api.web.render import render
 from stagewatch.api.web.shape import (
@@ -41,20 +43,18 @@ from stagewatch.api.web.shape import (
 from stagewatch.core.auth import ANY_PROJECT
 from stagewatch.core.errors import UnauthorizedError
 from stagewatch.core.store.datasets import list_datasets
-from stagewatch.core.store.documents import list_documents
 from stagewatch.core.store.feedback import feedback_of_trace
 from stagewatch.core.store.scores import diagnoses_of
 from stagewatch.core.store.spans import spans_of_traces
+from stagewatch.core.store.spending import spent_on
 from stagewatch.core.store.turns import (
     TurnFilter,
     count_turns,
     list_turns,
-    question_starts,
     turns_by_id,
     turns_of_conversation,
     turns_of_trace,
 )
-from stagewatch.scorer.alerts import worst_first
 from stagewatch.scorer.calibration_state import calibration_report, labels_of_turn
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -248,25 +248,12 @@ def datasets(request: Request, context: ContextDep, caller: Reader) -> Response:
     )
 
 
-@router.get("/alerts")
-def alerts(request: Request, context: ContextDep, caller: Reader) -> Response:
-    """Every alert: open ones first, the worst on top."""
-    found = worst_first(list_documents(context.store, "alerts", project=caller.project))
-    shown = (turn_id for alert in found for turn_id in alert["turn_ids"])
-    return render(
-        request,
-        caller,
-        "alerts.html",
-        items=found,
-        questions=question_starts(context.store, shown),
-    )
-
-
 @router.get("/calibration")
 def calibration(request: Request, context: ContextDep, caller: Reader) -> Response:
     """How far the judge agrees with people."""
     reports = calibration_report(context.store, caller.project)
-    return render(request, caller, "calibration.html", reports=reports)
+    judges = load_judges(context, caller.project)
+    return render(request, caller, "calibration.html", reports=reports, judges=judges)
 
 
 @router.get("/project")
@@ -299,6 +286,8 @@ def health(request: Request, context: ContextDep, caller: Reader) -> Response:
         store_ok=context.store.ping(),
         decisions=decisions,
         settings=context.settings,
+        scorers=scorer_states(context.store),
+        spent=spent_on(context.store, context.clock.now().date()),
     )
 
 

@@ -19,8 +19,11 @@ _VERB_MODULES = (
     "stagewatch.core.cli.datasets",
     "stagewatch.core.cli.admin",
     "stagewatch.core.cli.evaluate",
+    "stagewatch.core.cli.scoring",
     "stagewatch.core.cli.plans",
     "stagewatch.core.cli.feedback",
+    "stagewatch.core.cli.alerts",
+    "stagewatch.core.cli.probes",
     "stagewatch.core.cli.conventions",
     "stagewatch.core.cli.demo",
 )

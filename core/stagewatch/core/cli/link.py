@@ -51,7 +51,8 @@ class Link:
         self.base = arguments.url or os.environ.get("STAGEWATCH_URL") or ""
         self.project: str | None = getattr(arguments, "project", None)
         self._key = os.environ.get("STAGEWATCH_API_KEY", "")
-        self._context: Any = None
+        self.context: Any = None
+        """The opened store and what goes with it, where no server was found; else None."""
         self._app: Any = None
         if not self.base:
             settings = settings_of(arguments)
@@ -61,10 +62,10 @@ class Link:
 
     def _open_here(self, settings: Any) -> None:  # noqa: ANN401
         run = importlib.import_module("stagewatch.core.run")
-        self._context = run.build_context(settings, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        self.context = run.build_context(settings, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
         # The person at this terminal owns the folder: no key is asked for.
-        self._context.shared["auth"].keyless = True
-        self._app = importlib.import_module("stagewatch.api.app").build_app(self._context)
+        self.context.shared["auth"].keyless = True
+        self._app = importlib.import_module("stagewatch.api.app").build_app(self.context)
 
     def __enter__(self) -> Link:
         return self
@@ -74,9 +75,9 @@ class Link:
 
     def close(self) -> None:
         """Close the engine if it was opened here."""
-        if self._context is not None:
-            self._context.store.close()
-            self._context = None
+        if self.context is not None:
+            self.context.store.close()
+            self.context = None
 
     def raw(
         self,

@@ -22,7 +22,12 @@ from typing import Any
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
-from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError, ProgrammingError
+from clickhouse_connect.driver.exceptions import (
+    ClickHouseError,
+    DatabaseError,
+    OperationalError,
+    ProgrammingError,
+)
 
 from stagewatch.core.codec import to_json
 from stagewatch.core.errors import (
@@ -68,7 +73,8 @@ def _translate(error: Exception, doing: str, *, quoting: bool) -> StoreError:
     text = str(error)
     found = _CODE.search(text)
     code = getattr(error, "code", None) or (int(found.group(1)) if found else None)
-    if code is None and not isinstance(error, DatabaseError):
+    away = isinstance(error, OperationalError) or not isinstance(error, DatabaseError)
+    if code is None and away:
         return StoreUnavailableError(f"{doing}: ClickHouse cannot be reached", code)
     name = getattr(error, "name", None) or ""
     column = _COLUMN.search(text)

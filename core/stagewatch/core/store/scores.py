@@ -23,6 +23,9 @@ class Evaluated:
 
     `relevance` marks the chunks of the first retrieved list in rank order: 1 relevant, 0 not,
     -1 not judged. `passed` is the turn's verdict over all metrics; None when one is unscored.
+    `first_pass` holds scores of the free judge where another judge has the last word; `counted`
+    is False when diagnosis and verdict are the first pass's own: shown, and in no estimate.
+    `member` names the scorer that decided, or has a pending turn in hand.
     """
 
     turn: Turn
@@ -34,6 +37,14 @@ class Evaluated:
     passed: bool | None = None
     relevance: Sequence[int] = ()
     fingerprint: str = ""
+    first_pass: Sequence[Score] = ()
+    counted: bool = True
+    member: str = ""
+
+
+FIRST_PASS = "first_pass"  # noqa: S105 - no password
+"""Stratum of the free judge's scores beside a configured judge: every turn has them, so their
+inclusion is 1, and no series of the configured judge takes them in."""
 
 
 def _dimensions(turn: Turn) -> dict[str, Any]:
@@ -45,7 +56,9 @@ def _dimensions(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _score_row(item: Evaluated, score: Score) -> dict[str, Any]:
+def _score_row(item: Evaluated, score: Score, *, first: bool = False) -> dict[str, Any]:
+    # A rule reads every turn in the first pass, so its scores are the live ones.
+    stratum = (FIRST_PASS if score.basis == "judge" else "uniform") if first else None
     return {
         "project": item.turn.project,
         "turn_id": item.turn.turn_id,
@@ -62,8 +75,8 @@ def _score_row(item: Evaluated, score: Score) -> dict[str, Any]:
         "reason": score.reason,
         "at": score.at or item.decision.at,
         "revision": item.revision,
-        "inclusion": item.decision.inclusion,
-        "stratum": item.decision.stratum,
+        "inclusion": 1.0 if first else item.decision.inclusion,
+        "stratum": stratum or item.decision.stratum,
         "conversation_id": item.turn.conversation_id or "",
         **_dimensions(item.turn),
     }
@@ -71,7 +84,13 @@ def _score_row(item: Evaluated, score: Score) -> dict[str, Any]:
 
 def put_evaluated(store: Store, items: Sequence[Evaluated]) -> None:
     """Store evaluations, the decisions last."""
-    store.put("scores", [_score_row(item, score) for item in items for score in item.scores])
+    store.put(
+        "scores",
+        [
+            *(_score_row(item, s, first=True) for item in items for s in item.first_pass),
+            *(_score_row(item, s) for item in items for s in item.scores),
+        ],
+    )
     keyed = [
         (
             item,
@@ -103,18 +122,18 @@ def put_evaluated(store: Store, items: Sequence[Evaluated]) -> None:
                 "passed": item.passed,
                 "relevance": list(item.relevance),
                 "fingerprint": item.fingerprint,
-                "inclusion": item.decision.inclusion,
+                "inclusion": item.decision.inclusion if item.counted else None,
                 **_dimensions(item.turn),
             }
             for item, key in keyed
             if item.diagnosis
         ],
     )
-    put_decisions(store, [(item.turn, item.revision, item.decision) for item in items])
+    put_decisions(store, [(i.turn, i.revision, i.decision, i.member) for i in items])
 
 
-def put_decisions(store: Store, items: Iterable[tuple[Turn, int, Decision]]) -> None:
-    """Store (turn, revision, decision) triples."""
+def put_decisions(store: Store, items: Iterable[tuple[Turn, int, Decision, str]]) -> None:
+    """Store (turn, revision, decision, member that has it in hand or "")."""
     store.put(
         "decisions",
         [
@@ -129,8 +148,9 @@ def put_decisions(store: Store, items: Iterable[tuple[Turn, int, Decision]]) -> 
                 "why": decision.why,
                 "revision": revision,
                 "at": decision.at,
+                "member": member,
             }
-            for turn, revision, decision in items
+            for turn, revision, decision, member in items
         ],
     )
 
@@ -152,13 +172,18 @@ def _score(row: Mapping[str, Any]) -> Score:
 
 
 def scores_of(store: Store, turn_ids: Sequence[str]) -> dict[str, list[Score]]:
-    """The newest score of each metric of each turn, metrics in alphabetical order."""
+    """The score that counts of each metric of each turn, metrics in alphabetical order.
+
+    Of the newest revision of the turn the configured judge's word, else the first pass's; a
+    judge that gave no value stands back behind one that did.
+    """
     if not turn_ids:
         return {}
     found = store.rows(
         """SELECT * FROM scores WHERE turn_id IN {ids:Array(String)}
-           ORDER BY at DESC LIMIT 1 BY turn_id, metric""",
-        {"ids": list(turn_ids)},
+           ORDER BY revision DESC, status = 'unscored', stratum = {first:String}, at DESC
+           LIMIT 1 BY turn_id, metric""",
+        {"ids": list(turn_ids), "first": FIRST_PASS},
     )
     grouped: dict[str, list[Score]] = defaultdict(list)
     for row in sorted(found, key=lambda row: str(row["metric"])):
@@ -209,24 +234,67 @@ def claims_of(store: Store, turn_id: str) -> list[Claim]:
 
 def decisions_of(store: Store, turn_ids: Sequence[str]) -> dict[str, Decision]:
     """The newest decision of each turn."""
+    return {turn_id: past.decision for turn_id, past in past_decisions(store, turn_ids).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class PastDecision:
+    """A stored decision, the turn's revision it was made on, and who has the turn in hand."""
+
+    decision: Decision
+    revision: int
+    member: str
+
+
+def past_decisions(store: Store, turn_ids: Sequence[str]) -> dict[str, PastDecision]:
+    """The newest decision of each turn with what the scorer needs beside it."""
     if not turn_ids:
         return {}
     found = store.rows(
-        """SELECT turn_id, outcome, rule, inclusion, stratum, why, at FROM decisions
-           WHERE turn_id IN {ids:Array(String)} ORDER BY at DESC LIMIT 1 BY turn_id""",
+        """SELECT turn_id, outcome, rule, inclusion, stratum, why, at, revision, member
+           FROM decisions WHERE turn_id IN {ids:Array(String)}
+           ORDER BY at DESC LIMIT 1 BY turn_id""",
         {"ids": list(turn_ids)},
     )
-    return {
-        row["turn_id"]: Decision(
-            outcome=row["outcome"],
-            rule=row["rule"],
-            inclusion=row["inclusion"],
-            why=row["why"],
-            at=row["at"].replace(tzinfo=UTC),
-            stratum=row["stratum"],
-        )
-        for row in found
-    }
+    return {row["turn_id"]: _past(row) for row in found}
+
+
+def _past(row: Mapping[str, Any]) -> PastDecision:
+    decision = Decision(
+        outcome=row["outcome"],
+        rule=row["rule"],
+        inclusion=row["inclusion"],
+        why=row["why"],
+        at=row["at"].replace(tzinfo=UTC),
+        stratum=row["stratum"],
+    )
+    return PastDecision(decision, int(row["revision"]), row["member"])
+
+
+def rule_counts(store: Store, project: str, since: datetime) -> dict[str, dict[str, int]]:
+    """Rule name → outcome → turns decided since then."""
+    found = store.rows(
+        """SELECT rule, outcome, count() AS n FROM decisions FINAL
+           WHERE project = {project:String} AND at >= {since:DateTime64(3, 'UTC')}
+           GROUP BY rule, outcome""",
+        {"project": project, "since": since},
+    )
+    counts: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in found:
+        counts[row["rule"]][row["outcome"]] = int(row["n"])
+    return dict(counts)
+
+
+def read_by(store: Store, turns: Mapping[str, int], fingerprint: str) -> set[str]:
+    """Those of `turns` (id → revision) that the judge of this fingerprint has read since then."""
+    found = store.rows(
+        """SELECT turn_id, max(revision) AS revision FROM scores
+           WHERE turn_id IN {ids:Array(String)} AND fingerprint = {fingerprint:String}
+             AND status != 'unscored'
+           GROUP BY turn_id""",
+        {"ids": list(turns), "fingerprint": fingerprint},
+    )
+    return {row["turn_id"] for row in found if int(row["revision"]) >= turns[row["turn_id"]]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +318,18 @@ class Reading:
 
 
 def readings(
-    store: Store, project: str, metric: str, since: datetime, until: datetime
+    store: Store,
+    project: str,
+    metric: str,
+    since: datetime,
+    until: datetime,
+    *,
+    first_pass: bool = False,
 ) -> list[Reading]:
     """Live readings of a metric in [since, until), oldest turn first.
 
     Only turns that were sampled: what feedback added (inclusion none) is in no live estimate.
+    With `first_pass` the free judge's readings of all turns instead of the configured judge's.
     """
     found = store.rows(
         """SELECT turn_id, started_at, status, value, verdict, hard_fail, reason, fingerprint,
@@ -264,9 +339,16 @@ def readings(
            WHERE project = {project:String} AND metric = {metric:String}
              AND started_at >= {since:DateTime64(6, 'UTC')}
              AND started_at < {until:DateTime64(6, 'UTC')}
-             AND inclusion IS NOT NULL
+             AND inclusion IS NOT NULL AND (stratum = {first:String}) = {first_pass:Bool}
            ORDER BY started_at, turn_id, at""",
-        {"project": project, "metric": metric, "since": since, "until": until},
+        {
+            "project": project,
+            "metric": metric,
+            "since": since,
+            "until": until,
+            "first": FIRST_PASS,
+            "first_pass": first_pass,
+        },
     )
     return [
         Reading(
@@ -290,3 +372,16 @@ def readings(
         )
         for row in found
     ]
+
+
+def stages_between(store: Store, project: str, since: datetime, until: datetime) -> dict[str, str]:
+    """The diagnosed stage of each turn that started in [since, until), by turn id."""
+    found = store.rows(
+        """SELECT turn_id, stage FROM diagnoses
+           WHERE project = {project:String}
+             AND started_at >= {since:DateTime64(6, 'UTC')}
+             AND started_at < {until:DateTime64(6, 'UTC')}
+           ORDER BY at DESC LIMIT 1 BY turn_id""",
+        {"project": project, "since": since, "until": until},
+    )
+    return {row["turn_id"]: row["stage"] for row in found}

@@ -17,7 +17,7 @@ from stagewatch.core.clock import clamped
 from stagewatch.core.codec import from_json, to_text
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.model import Turn
-from stagewatch.core.store.client import Store
+from stagewatch.core.store.client import Store, query
 
 TOTAL_CAP = 10_000
 """Totals of lists are counted up to here; beyond it they are said to be inexact."""
@@ -164,8 +164,10 @@ _DIAGNOSED = (
     "AND stage = {diagnosis:String})"
 )
 _BELOW = (
-    "(SELECT turn_id FROM scores FINAL WHERE project = {project:String} "
-    "AND metric = {metric:String} AND status = 'scored' AND value < {below:Float64} - 1e-9)"
+    "(SELECT turn_id FROM (SELECT turn_id, value FROM scores FINAL "
+    "WHERE project = {project:String} AND metric = {metric:String} AND status = 'scored' "
+    "ORDER BY revision DESC, stratum = 'first_pass', at DESC LIMIT 1 BY turn_id) "
+    "WHERE value < {below:Float64} - 1e-9)"
 )
 
 
@@ -322,24 +324,50 @@ class Pending:
     assembled_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which undecided turns are one scorer's: the `index`th of `count` by a hash of the turn id
+    (not the sampling hash), but for those that a living scorer of `others` has in hand.
+
+    `fresh` leaves out turns that wait already: their judge cannot be reached.
+    """
+
+    index: int = 0
+    count: int = 1
+    others: tuple[str, ...] = ()
+    fresh: bool = False
+
+
 def undecided_turns(
-    store: Store, *, assembled_after: datetime, limit: int, now: datetime
+    store: Store,
+    *,
+    assembled_after: datetime,
+    limit: int,
+    now: datetime,
+    share: Share | None = None,
+    after: tuple[datetime, str] | None = None,
 ) -> list[Pending]:
     """Turns assembled after the given time without a decision at their revision, oldest first.
 
     Partitions are pruned by a start time at most 31 days before the watermark: late turns older
-    than that are not eligible for live scoring.
+    than that are not eligible for live scoring. `after` is the (assembled_at, turn_id) of the
+    last turn of the page before.
     """
     horizon = min(assembled_after, now) - timedelta(days=31)
+    mine = share or Share()
+    at, turn_id = after or (assembled_after, "")
     found = store.rows(
-        """SELECT body, revision, assembled_at FROM turns FINAL
-           WHERE assembled_at >= {after:DateTime64(3, 'UTC')} AND replaced_by = ''
-             AND started_at >= {horizon:DateTime64(6, 'UTC')}
-             AND (turn_id, revision) NOT IN (
-               SELECT turn_id, revision FROM decisions FINAL
-               WHERE started_at >= {horizon:DateTime64(6, 'UTC')} AND outcome != 'pending')
-           ORDER BY assembled_at, turn_id LIMIT {limit:UInt32}""",
-        {"after": assembled_after, "horizon": horizon, "limit": limit},
+        query("undecided_turns"),
+        {
+            "after": max(assembled_after, at),
+            "turn": turn_id,
+            "horizon": horizon,
+            "limit": limit,
+            "index": mine.index,
+            "count": mine.count,
+            "others": list(mine.others),
+            "settled": [] if mine.fresh else ["pending"],
+        },
     )
     return [
         Pending(
@@ -349,3 +377,29 @@ def undecided_turns(
         )
         for row in found
     ]
+
+
+def oldest_undecided(store: Store) -> datetime | None:
+    """From when on a scorer that starts must look: the earliest turn that still waits, or else
+    the newest decision; None where there is no decision at all.
+    """
+    row = store.row(
+        """SELECT count() AS n, minIf(started_at, outcome = 'pending') AS waiting,
+                  countIf(outcome = 'pending') AS pending, max(at) AS newest
+           FROM decisions FINAL"""
+    )
+    if row is None or not row["n"]:
+        return None
+    found: datetime = min(row["waiting"], row["newest"]) if row["pending"] else row["newest"]
+    return found.replace(tzinfo=UTC)
+
+
+def release_counts(store: Store, since: datetime) -> dict[tuple[str, str], int]:
+    """(project, release) → turns started since then; turns without a release are left out."""
+    found = store.rows(
+        """SELECT project, release, uniqExact(turn_id) AS n FROM turns
+           WHERE started_at >= {since:DateTime64(6, 'UTC')} AND release != '' AND replaced_by = ''
+           GROUP BY project, release""",
+        {"since": since},
+    )
+    return {(row["project"], row["release"]): int(row["n"]) for row in found}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import openai
 from openai import OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
+from opentelemetry import context
 
+from stagewatch.scorer.judges.fuse import Fuse
 from stagewatch.scorer.judges.ledger import Judgement, Ledger, input_hash
 from stagewatch.scorer.judges.prompts import prompt
 from stagewatch.scorer.judges.replies import SCHEMAS, BadReplyError, parse_object
@@ -22,6 +26,12 @@ log = logging.getLogger("stagewatch.scorer")
 T = TypeVar("T")
 
 SEED = 7
+_SUPPRESS = (
+    "suppress_instrumentation",
+    "suppress_language_model_instrumentation",
+    context._SUPPRESS_INSTRUMENTATION_KEY,  # noqa: SLF001 - the only name there is for it
+    context._SUPPRESS_HTTP_INSTRUMENTATION_KEY,  # noqa: SLF001
+)
 _MODES = ("json_schema", "json_object", "text")
 
 
@@ -60,12 +70,30 @@ class TokenBucket:
             self.sleep(at - now)
 
 
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """Instrumentation of the openai client or its HTTP library makes no span in this block.
+
+    Else a process that is instrumented from outside would send its own judge calls to the
+    collector, which would read them as turns of an app. The names are those that the
+    instrumentations of OpenTelemetry, OpenInference and Traceloop look for.
+    """
+    quiet = context.get_current()
+    for key in _SUPPRESS:
+        quiet = context.set_value(key, True, quiet)
+    token = context.attach(quiet)
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
 class Asker:
     """Sends the tasks of one judge; safe from several threads."""
 
     def __init__(
         self,
-        client: OpenAI,
+        clients: Sequence[OpenAI],
         model: str,
         fingerprint: str,
         ledger: Ledger | None,
@@ -73,13 +101,15 @@ class Asker:
         price: Price,
         bucket: TokenBucket,
         concurrency: int,
+        fuse: Fuse | None = None,
     ) -> None:
-        self._client = client
+        self._clients = itertools.cycle(clients)
         self._model = model
         self._fingerprint = fingerprint
         self._ledger = ledger
         self._price = price
         self._bucket = bucket
+        self._fuse = fuse
         self._slots = threading.BoundedSemaphore(concurrency)
         # The richest reply format the server has not refused; only ever moves on.
         self._mode = 0
@@ -102,9 +132,14 @@ class Asker:
             {"role": "system", "content": f"{prompt('rules')}\n{prompt(task)}"},
             {"role": "user", "content": material},
         ]
+        blown = self._fuse.enter() if self._fuse is not None else ""
+        if blown:
+            return Unscored("judge_error", blown)
         try:
             return self._checked(task, key, messages, read)
         except openai.OpenAIError as error:
+            if self._fuse is not None:
+                self._fuse.failed(type(error).__name__)
             log.warning("judge call failed", extra={"task": task, "error": type(error).__name__})
             return Unscored("judge_error", type(error).__name__)
 
@@ -116,8 +151,12 @@ class Asker:
         read: Callable[[dict[str, Any]], T],
     ) -> T | Unscored:
         problem = BadReplyError("no reply")
-        for _ in range(2):
+        for again in (False, True):
+            if again and self._ledger is not None and not self._ledger.budget.one_more():
+                break
             reply = self._call(task, messages)
+            if self._fuse is not None:
+                self._fuse.worked()
             try:
                 result = read(parse_object(reply.output))
             except BadReplyError as error:
@@ -141,7 +180,7 @@ class Asker:
         while True:
             mode = self._mode
             try:
-                with self._slots:
+                with self._slots, unseen():
                     self._bucket.take()
                     return self._judgement(self._create(task, messages, _MODES[mode]))
             except (openai.BadRequestError, openai.UnprocessableEntityError):
@@ -153,8 +192,10 @@ class Asker:
     def _create(
         self, task: str, messages: list[ChatCompletionMessageParam], mode: str
     ) -> ChatCompletion:
+        # `next` of a cycle is one step of the interpreter, so threads need no lock for it.
+        client = next(self._clients)
         if mode == "json_schema":
-            return self._client.chat.completions.create(
+            return client.chat.completions.create(
                 model=self._model,
                 messages=messages,
                 temperature=0,
@@ -165,14 +206,14 @@ class Asker:
                 },
             )
         if mode == "json_object":
-            return self._client.chat.completions.create(
+            return client.chat.completions.create(
                 model=self._model,
                 messages=messages,
                 temperature=0,
                 seed=SEED,
                 response_format={"type": "json_object"},
             )
-        return self._client.chat.completions.create(
+        return client.chat.completions.create(
             model=self._model, messages=messages, temperature=0, seed=SEED
         )
 

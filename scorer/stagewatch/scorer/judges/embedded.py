@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from stagewatch.core.model import ClaimLabel, Message
 from stagewatch.scorer.judges import guard
 from stagewatch.scorer.judges.coverage import Coverage, measure_text
+from stagewatch.scorer.judges.likeness import SHARE, likeness
 from stagewatch.scorer.judges.protocol import (
     ClaimReading,
     FaithfulnessReading,
@@ -24,6 +25,7 @@ from stagewatch.scorer.judges.protocol import (
 from stagewatch.scorer.judges.relevancy import read_relevancy
 from stagewatch.scorer.judges.rewriting import read_rewrite
 from stagewatch.scorer.judges.topic import Match, match_passages, read_topic
+from stagewatch.scorer.judges.vectors import Vectors
 from stagewatch.scorer.metrics.relevance import Mark
 from stagewatch.scorer.results import Unscored
 from stagewatch.scorer.text.claims import plain, read_answer
@@ -46,16 +48,26 @@ RELATIVE_TO_BEST = 0.6
 """A chunk must meet this share of the topic, and this share of what the best chunk meets."""
 
 SUFFICIENT_AT = 0.62
+SUFFICIENT_BY_VECTORS = 0.55
 PARTIAL_AT = 0.40
 _NO_VALUE = 0.75
 """Credit of a passage without the kind of value that the question asks for."""
 
 
 class EmbeddedJudge:
-    """See the module; stateless, safe from any thread."""
+    """See the module; safe from any thread.
+
+    With `vectors` relevance and sufficiency also see passages that say it in other words;
+    faithfulness is the same with and without: vectors do not tell a 14 from a 30.
+    """
 
     name = "embedded"
-    fingerprint = f"embedded-{VERSION}/{SPLITTER}/{guard.VERSION}"
+
+    def __init__(self, vectors: Vectors | None = None) -> None:
+        self._vectors = vectors
+        self.fingerprint = f"embedded-{VERSION}/{SPLITTER}/{guard.VERSION}"
+        if vectors is not None:
+            self.fingerprint += f"/{vectors.fingerprint}"
 
     def faithfulness(
         self, question: str, answer: str, window: Sequence[str]
@@ -73,9 +85,8 @@ class EmbeddedJudge:
     def relevance(self, question: str, chunks: Sequence[str]) -> RelevanceReading | Unscored:
         """A chunk is relevant when it speaks of enough of the question's subject."""
         passages = read_passages(chunks)
-        values = [
-            _meets(match) for match in match_passages(read_topic(question, passages), passages)
-        ]
+        matches = match_passages(read_topic(question, passages), passages)
+        values = self._with_vectors(question, passages, [_meets(match) for match in matches])
         limit = max(RELEVANT_AT, RELATIVE_TO_BEST * max(values, default=0.0))
         marks: tuple[Mark, ...] = tuple(value >= limit for value in values)
         return RelevanceReading(marks, tuple(values))
@@ -86,14 +97,27 @@ class EmbeddedJudge:
         matches = match_passages(read_topic(question, passages), passages)
         if not matches:
             return SufficiencyReading("insufficient", 0.0)
-        best = max(match.sentences * (1.0 if match.answers else _NO_VALUE) for match in matches)
-        mean = math.fsum(match.sentences for match in matches) / len(matches)
-        value = 0.75 * best + 0.25 * mean
-        sure = not PARTIAL_AT <= value < SUFFICIENT_AT
-        if value >= SUFFICIENT_AT:
+        held = [match.sentences * (1.0 if match.answers else _NO_VALUE) for match in matches]
+        best = max(self._with_vectors(question, passages, held))
+        spoken = self._with_vectors(question, passages, [match.sentences for match in matches])
+        value = 0.75 * best + 0.25 * math.fsum(spoken) / len(spoken)
+        enough = SUFFICIENT_AT if self._vectors is None else SUFFICIENT_BY_VECTORS
+        sure = not PARTIAL_AT <= value < enough
+        if value >= enough:
             return SufficiencyReading("sufficient", value, sure)
         level = "partial" if value >= PARTIAL_AT else "insufficient"
         return SufficiencyReading("partial" if level == "partial" else "insufficient", value, sure)
+
+    def _with_vectors(
+        self, question: str, passages: Passages, by_words: Sequence[float]
+    ) -> list[float]:
+        if self._vectors is None or not by_words or not question.strip():
+            return list(by_words)
+        by_vectors = likeness(self._vectors, question, passages)
+        return [
+            SHARE * alike + (1 - SHARE) * value
+            for alike, value in zip(by_vectors, by_words, strict=True)
+        ]
 
     def relevancy(self, question: str, answer: str) -> RelevancyReading | Unscored:
         """Rules with low confidence: the answer names the subject and gives the kind asked for."""

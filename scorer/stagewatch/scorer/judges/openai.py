@@ -12,6 +12,7 @@ from stagewatch.core.model import ClaimLabel, Message
 from stagewatch.scorer.judges import guard, replies
 from stagewatch.scorer.judges.asking import SEED, Asker, Price, TokenBucket
 from stagewatch.scorer.judges.fence import fence
+from stagewatch.scorer.judges.fuse import Fuse
 from stagewatch.scorer.judges.ledger import Ledger
 from stagewatch.scorer.judges.prompts import PROMPT_VERSION, prompts_hash
 from stagewatch.scorer.judges.protocol import (
@@ -29,6 +30,8 @@ from stagewatch.scorer.text.sentences import VERSION as SPLITTER
 
 BATCH_CHARS = 24_000
 """Characters of chunks in one call; a longer context is read in several, nothing is cut."""
+
+_CALLERS_A_POOL = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,36 +51,47 @@ class OpenAIOptions:
     batch_chars: int = BATCH_CHARS
 
 
+def fingerprint_of(model: str, batch_chars: int = BATCH_CHARS) -> str:
+    """Fingerprint of the judge with this model; no key or server is needed to know it."""
+    return "/".join(
+        (
+            "openai-1",
+            model,
+            f"prompts-{PROMPT_VERSION}-{prompts_hash()}",
+            f"t0-s{SEED}-b{batch_chars}",
+            replies.VERSION,
+            SPLITTER,
+            guard.VERSION,
+        )
+    )
+
+
 class OpenAIJudge:
     """Asks a model task by task; every reply is checked before it counts."""
 
     name = "openai"
 
-    def __init__(self, options: OpenAIOptions, ledger: Ledger | None = None) -> None:
-        self.fingerprint = "/".join(
-            (
-                "openai-1",
-                options.model,
-                f"prompts-{PROMPT_VERSION}-{prompts_hash()}",
-                f"t0-s{SEED}-b{options.batch_chars}",
-                replies.VERSION,
-                SPLITTER,
-                guard.VERSION,
-            )
-        )
+    def __init__(
+        self, options: OpenAIOptions, ledger: Ledger | None = None, fuse: Fuse | None = None
+    ) -> None:
+        self.fingerprint = fingerprint_of(options.model, options.batch_chars)
         self.concurrency = options.concurrency
         self._batch_chars = options.batch_chars
-        # The library repeats on 408, 409, 429 and 5xx with back-off and honours Retry-After.
-        client = OpenAI(
-            api_key=options.api_key,
-            base_url=options.base_url,
-            timeout=options.timeout_s,
-            max_retries=options.retries,
-        )
+        # The library repeats on 408, 409, 429 and 5xx with back-off and honours Retry-After. One
+        # pool of connections slows down with many callers, so there is one for each few.
+        clients = [
+            OpenAI(
+                api_key=options.api_key,
+                base_url=options.base_url,
+                timeout=options.timeout_s,
+                max_retries=options.retries,
+            )
+            for _ in range(1 + (options.concurrency - 1) // _CALLERS_A_POOL)
+        ]
         self._asker = Asker(
-            client, options.model, self.fingerprint, ledger,
+            clients, options.model, self.fingerprint, ledger,
             price=options.price, bucket=TokenBucket(options.calls_per_minute),
-            concurrency=options.concurrency,
+            concurrency=options.concurrency, fuse=fuse,
         )  # fmt: skip
 
     def faithfulness(

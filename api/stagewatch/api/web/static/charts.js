@@ -37,7 +37,7 @@
     font: { color: css("--soft"), size: 12 }, showlegend: el.dataset.series2 !== undefined, legend: { orientation: "h", y: 1.12 },
     // The whole window, so that a single point does not stretch the axis to its milliseconds.
     xaxis: { gridcolor: css("--line"), type: "date", range: [body.since, body.until] },
-    yaxis: isPercent ? { gridcolor: css("--line"), tickformat: ".0%", range: [0, 1.04] } : { gridcolor: css("--line"), rangemode: "tozero" },
+    yaxis: body.signed ? { gridcolor: css("--line"), range: [-1.04, 1.04], zerolinecolor: css("--soft") } : isPercent ? { gridcolor: css("--line"), tickformat: ".0%", range: [0, 1.04] } : { gridcolor: css("--line"), rangemode: "tozero" },
     hovermode: "x unified", hoverlabel: { bgcolor: css("--panel"), font: { color: css("--text") } },
     shapes: marks(el, body).map((m) => ({ type: "line", x0: m.at, x1: m.at, yref: "paper", y0: 0, y1: 1, line: { color: css("--warn"), width: 1, dash: "dot" } })),
     annotations: marks(el, body).map((m, i) => ({ x: m.at, yref: "paper", y: 1, yanchor: "bottom", text: String(i + 1), showarrow: false, font: { size: 11, color: css("--warn") } })),
@@ -48,7 +48,7 @@
     // A point stands in the middle of what it covers; at its beginning a fall would come before its cause.
     const end = Date.parse(body.until);
     const x = points.map((p) => new Date((Date.parse(p.at) + Math.min(Date.parse(p.until), end)) / 2).toISOString());
-    const text = points.map((p) => `n ${p.n}${p.few ? `, ${p.few}` : ""}${Object.keys(p.unscored).length ? ", unscored " + Object.values(p.unscored).reduce((a, b) => a + b, 0) : ""}`);
+    const text = points.map((p) => `n ${p.n}${p.few ? `, ${p.few}` : ""}${Object.keys(p.unscored).length ? ", unscored " + Object.values(p.unscored).reduce((a, b) => a + b, 0) : ""}${p.correction ? `<br>by the free judge's ${p.correction.covered} readings ${Math.round(100 * p.correction.narrower)} % narrower` : ""}`);
     const form = isPercent ? ".1%" : ".2f";
     return [
       { x, y: points.map((p) => p.high), mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false },
@@ -70,7 +70,7 @@
         el.innerHTML = '<p class="fallback">No scored turns in this window.</p>';
         return;
       }
-      const isPercent = percent(bodies[0].stat);
+      const isPercent = percent(bodies[0].stat) && !bodies[0].signed;
       const names = (el.dataset.names || "").split("|");
       const colors = [css("--chart-1"), css("--chart-2")];
       const data = bodies.flatMap((b, i) => traces(b, colors[i], names[i] || b.metric, isPercent));

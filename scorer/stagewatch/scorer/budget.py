@@ -1,0 +1,198 @@
+"""Daily budgets of judge calls and US dollars, in all and by rule: hard, and shared by replicas.
+
+Before a turn is read its calls are reserved; what does not fit is not begun. Paid calls are
+booked to the rule whose turn is read by the thread that makes them. Several scorers on one store
+each take an equal share of what the store says is left, so together they stay below the limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from stagewatch.core.store.client import Store
+from stagewatch.core.store.spending import Account, Spent, spent_on
+
+NOBODY: Account = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a UTC day may cost; None is no limit."""
+
+    usd: float | None = None
+    calls: int | None = None
+
+    def short(self, left_share: int, spent: Spent, held: Spent, wanted: Spent) -> str:
+        """What is short for `wanted`: "" nothing, else `calls` or `money`.
+
+        `spent` is what the store knows, `held` what this process has paid since and reserved.
+        """
+        if self.calls is not None:
+            left = (self.calls - spent.calls) / left_share - held.calls
+            if wanted.calls > left:
+                return "calls"
+        if self.usd is not None:
+            left = (self.usd - spent.usd) / left_share - held.usd
+            if left <= 0 or wanted.usd > left + 1e-12:
+                return "money"
+        return ""
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Calls and money set aside for one turn; `used` is what has been paid of it so far."""
+
+    account: Account
+    limits: Limits
+    wanted: Spent
+    used: Spent = field(default_factory=Spent)
+
+    def open(self) -> Spent:
+        """What of it is still set aside."""
+        return Spent(
+            max(0, self.wanted.calls - self.used.calls), max(0.0, self.wanted.usd - self.used.usd)
+        )
+
+
+_PAYER: ContextVar[Reservation | None] = ContextVar("stagewatch_payer", default=None)
+
+
+class Budget:
+    """The day's accounts; safe from several threads."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime], limits: Limits) -> None:
+        self._store = store
+        self._now = now
+        self.limits = limits
+        # Guards all below.
+        self._lock = threading.Lock()
+        self._day: date | None = None
+        self._known: Mapping[Account, Spent] = {}
+        self._since: dict[Account, Spent] = defaultdict(Spent)
+        self._flying: dict[Account, Spent] = defaultdict(Spent)
+        self._open: list[Reservation] = []
+        self._members = 1
+        self.short: dict[Account, str] = {}
+
+    def refresh(self, members: int = 1) -> None:
+        """Read what every process has spent today; `members` share what is left.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        today = self._now().date()
+        with self._lock:
+            before = dict(self._since) if self._day == today else {}
+        known = spent_on(self._store, today)
+        with self._lock:
+            if self._day != today:
+                self._day, self._since = today, defaultdict(Spent)
+                self.short = {}
+            self._known, self._members = known, max(1, members)
+            # `_since` counts what was in the store before it was read: `known` has it.
+            for account, spent in before.items():
+                self._since[account] = self._since[account] - spent
+
+    def reserve(self, account: Account, limits: Limits, wanted: Spent) -> Reservation | str:
+        """Set `wanted` aside, or say which budget it does not fit: a sentence."""
+        with self._lock:
+            self._new_day()
+            for whose, those in ((account, limits), (None, self.limits)):
+                short = those.short(self._members, self._spent(whose), self._held(whose), wanted)
+                if short:
+                    said = _sentence(short, None if whose is None else account[1], those)
+                    self.short[account if whose else NOBODY] = said
+                    return said
+            self.short.pop(account, None)
+            self.short.pop(NOBODY, None)
+            found = Reservation(account, limits, wanted)
+            self._open.append(found)
+            return found
+
+    def one_more(self) -> bool:
+        """Whether the turn in hand may make a call that was not planned, such as a second ask."""
+        payer = _PAYER.get()
+        if payer is None:
+            return True
+        one = Spent(1, 0.0)
+        with self._lock:
+            if payer.open().calls >= 1:
+                return True
+            for whose, those in ((payer.account, payer.limits), (None, self.limits)):
+                if those.short(self._members, self._spent(whose), self._held(whose), one):
+                    return False
+            payer.wanted = payer.wanted + one
+            return True
+
+    @contextlib.contextmanager
+    def paying(self, reservation: Reservation) -> Iterator[None]:
+        """Calls of this thread are booked to the reservation, which ends with the block."""
+        token = _PAYER.set(reservation)
+        try:
+            yield
+        finally:
+            _PAYER.reset(token)
+            with self._lock:
+                self._open.remove(reservation)
+
+    @staticmethod
+    def payer() -> Reservation | None:
+        """Who pays for this thread's calls; None for nobody in particular."""
+        return _PAYER.get()
+
+    def paid(self, reservation: Reservation | None, spent: Spent) -> None:
+        """Count a call that has been paid for and is on its way to the store."""
+        with self._lock:
+            self._new_day()
+            account = reservation.account if reservation is not None else NOBODY
+            self._flying[account] = self._flying[account] + spent
+            if reservation is not None:
+                reservation.used = reservation.used + spent
+
+    def stored(self, account: Account, spent: Spent) -> None:
+        """Note that such a call is in the store now."""
+        with self._lock:
+            self._flying[account] = self._flying[account] - spent
+            self._since[account] = self._since[account] + spent
+
+    def today(self) -> Spent:
+        """What every process has spent today, as far as this one knows."""
+        with self._lock:
+            self._new_day()
+            return (
+                self._spent(None) + self._total(self._since, None) + self._total(self._flying, None)
+            )
+
+    def _new_day(self) -> None:
+        if self._day is not None and self._now().date() != self._day:
+            self._day = self._now().date()
+            self._known, self._since, self.short = {}, defaultdict(Spent), {}
+
+    def _spent(self, whose: Account | None) -> Spent:
+        return self._total(self._known, whose)
+
+    def _held(self, whose: Account | None) -> Spent:
+        held = self._total(self._since, whose) + self._total(self._flying, whose)
+        for item in self._open:
+            if whose is None or item.account == whose:
+                held = held + item.open()
+        return held
+
+    @staticmethod
+    def _total(accounts: Mapping[Account, Spent], whose: Account | None) -> Spent:
+        if whose is not None:
+            return accounts.get(whose, Spent())
+        return sum(accounts.values(), Spent())
+
+
+def _sentence(short: str, rule: str | None, limits: Limits) -> str:
+    whose = "the day's" if rule is None else f"rule {rule!r}'s"
+    if short == "calls":
+        return f"{whose} budget of {limits.calls:,} judge calls is spent"
+    return f"{whose} judge budget of {limits.usd:g} USD is spent"

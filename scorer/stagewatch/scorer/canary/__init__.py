@@ -1,0 +1,1 @@
+"""A frozen set of texts that the judge reads again and again: does the judge itself move?"""

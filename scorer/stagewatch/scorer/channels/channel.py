@@ -1,0 +1,216 @@
+"""A channel: where messages go, which alerts it hears of, and what of it may be shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stagewatch.core.clock import rfc3339
+from stagewatch.core.errors import InvalidInputError, NotFoundError
+from stagewatch.core.store.client import Store
+from stagewatch.core.store.documents import (
+    delete_document,
+    get_document,
+    list_documents,
+    put_document,
+)
+from stagewatch.scorer.channels.post import split_url
+from stagewatch.scorer.channels.services import check_service_url
+from stagewatch.scorer.channels.sign import new_secret, secret_bytes
+
+COLLECTION = "channels"
+Event = Literal["opened", "reminder", "acked", "closed"]
+EVENTS: tuple[str, ...] = get_args(Event)
+Severity = Literal["warning", "critical"]
+
+_REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
+_HIDDEN = "•••"
+Word = Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
+
+
+class Channel(BaseModel):
+    """One channel.
+
+    `kind` is `webhook` (signed JSON, our own client) or `service` (an apprise address). `url` and
+    `secret` are the values themselves or `env:NAME`. Empty `stages`, `metrics`, `severities` let
+    everything through. `renotify_hours` 0 sends no reminders. `words` lets words of users'
+    questions into the message. Alerts opened before `since` are not told.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+    kind: Literal["webhook", "service"] = "webhook"
+    url: Annotated[str, Field(min_length=1, max_length=2000)]
+    secret: Annotated[str, Field(max_length=200)] = ""
+    stages: tuple[Word, ...] = ()
+    metrics: tuple[Word, ...] = ()
+    severities: tuple[Severity, ...] = ()
+    events: tuple[Event, ...] = ("opened", "reminder", "acked", "closed")
+    renotify_hours: Annotated[float, Field(ge=0, le=720)] = 24.0
+    timeout_s: Annotated[float, Field(ge=0.2, le=60)] = 10.0
+    words: bool = False
+    enabled: bool = True
+    since: str = ""
+    by: str = ""
+
+
+def parse_channel(body: object) -> Channel:
+    """A channel from plain data, its address and secret checked as far as they are at hand.
+
+    Raises:
+        InvalidInputError: naming the first field that does not fit; never with its value.
+    """
+    try:
+        found = Channel.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidInputError(f"channel: {where}: {first['msg']}") from None
+    if not is_reference(found.url):
+        check = check_service_url if found.kind == "service" else split_url
+        check(found.url)
+    if found.kind == "webhook" and not is_reference(found.secret):
+        secret_bytes(found.secret)
+    return found
+
+
+def is_reference(text: str) -> bool:
+    """Whether the value stands in a variable: `env:NAME`."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def resolved(text: str, environ: Mapping[str, str], allowed: Collection[str]) -> str:
+    """The value itself, read from the environment when `text` says so.
+
+    Raises:
+        InvalidInputError: the variable is not set, or not one that channels may read.
+    """
+    found = _REFERENCE.fullmatch(text)
+    if found is None:
+        return text
+    name = found.group(1)
+    if name not in allowed:
+        raise InvalidInputError(f"{name} may not be read: name it in STAGEWATCH_ALERT_ENV")
+    if not environ.get(name):
+        raise InvalidInputError(f"{name} is not set in the environment")
+    return environ[name]
+
+
+def shown(channel: Channel) -> dict[str, Any]:
+    """The channel as API and UI show it: of the address the host at most, of the secret nothing."""
+    body = channel.model_dump(mode="json")
+    body["url"] = _masked_url(channel)
+    body["secret"] = channel.secret if is_reference(channel.secret) else _hidden(channel.secret)
+    return body
+
+
+def _hidden(secret: str) -> str:
+    return _HIDDEN if secret else ""
+
+
+def _masked_url(channel: Channel) -> str:
+    if is_reference(channel.url):
+        return channel.url
+    scheme = channel.url.partition("://")[0]
+    if channel.kind == "service":
+        # What looks like a host there is often a token.
+        return f"{scheme}://{_HIDDEN}"
+    return f"{scheme}://{urlsplit(channel.url).hostname}/{_HIDDEN}"
+
+
+def hears(channel: Channel, alert: Mapping[str, Any], severity: str) -> bool:
+    """Whether the channel's filters let this alert through."""
+    return (
+        (not channel.stages or alert["stage"] in channel.stages)
+        and (not channel.metrics or alert["metric"] in channel.metrics)
+        and (not channel.severities or severity in channel.severities)
+    )
+
+
+def put_channel(store: Store, project: str, channel: Channel, *, at: datetime) -> None:
+    """Store or replace a channel."""
+    body = channel.model_dump(mode="json")
+    put_document(store, COLLECTION, channel.name, body, at=at, project=project)
+
+
+def list_channels(store: Store, project: str) -> list[Channel]:
+    """The channels of a project by name."""
+    found = [Channel(**body) for body in list_documents(store, COLLECTION, project=project)]
+    return sorted(found, key=lambda channel: channel.name)
+
+
+def find_channel(store: Store, project: str, name: str) -> Channel | None:
+    """A channel, or None."""
+    body = get_document(store, COLLECTION, name, project=project)
+    return Channel(**body) if body else None
+
+
+def need_channel(store: Store, project: str, name: str) -> Channel:
+    """A channel.
+
+    Raises:
+        NotFoundError: there is none of this name.
+    """
+    found = find_channel(store, project, name)
+    if found is None:
+        raise NotFoundError(f"no channel {name!r} in project {project!r}")
+    return found
+
+
+def drop_channel(store: Store, project: str, name: str, *, at: datetime) -> None:
+    """Delete a channel with its address and secret.
+
+    Raises:
+        NotFoundError: there is none of this name.
+    """
+    need_channel(store, project, name)
+    delete_document(store, COLLECTION, name, at=at, project=project)
+
+
+def projects_with_channels(store: Store) -> list[str]:
+    """Projects that have a channel."""
+    rows = store.rows(
+        """SELECT DISTINCT project FROM documents FINAL
+           WHERE collection = {collection:String} AND NOT deleted ORDER BY project""",
+        {"collection": COLLECTION},
+    )
+    return [row["project"] for row in rows]
+
+
+def save_channel(
+    store: Store,
+    project: str,
+    sent: Mapping[str, Any],
+    *,
+    by: str,
+    now: datetime,
+    random: bytes,
+) -> tuple[Channel, str]:
+    """Store what a person sent; the channel, and its new secret ("" when none was made).
+
+    A field left out of a known channel's update keeps its value, so nobody has to type a secret
+    again. A webhook without a secret gets one from `random` (32 bytes), shown this once.
+
+    Raises:
+        InvalidInputError: as `parse_channel`.
+    """
+    name = sent.get("name")
+    known = find_channel(store, project, name) if isinstance(name, str) and name else None
+    body: dict[str, Any] = {**(known.model_dump() if known else {}), **sent}
+    made = ""
+    if body.get("kind", "webhook") == "service":
+        body["secret"] = ""
+    elif not body.get("secret"):
+        made = body["secret"] = new_secret(random)
+    was_on = known is not None and known.enabled
+    body["since"] = known.since if known is not None and was_on else rfc3339(now)
+    body["by"] = by
+    channel = parse_channel(body)
+    put_channel(store, project, channel, at=now)
+    return channel, made

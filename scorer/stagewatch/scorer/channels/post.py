@@ -1,0 +1,209 @@
+"""One POST to an address that was checked, and to no other: no proxy, no redirect, a deadline
+over everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
+
+from stagewatch.core.errors import InvalidInputError
+from stagewatch.scorer.channels.addresses import (
+    AddressRefusedError,
+    Network,
+    Resolver,
+    checked_addresses,
+    in_networks,
+    is_allowed,
+    system_resolver,
+)
+
+_READ_BYTES = 2048
+_SAID_CHARS = 200
+# Python's own limit of 100 headers of 64 KiB each bounds the rest of an answer.
+_CONNECT_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one try.
+
+    `status` is the HTTP status, 0 when there was none. `again` tells whether a later try may do
+    better; `wait_s` is what the peer asked for, if it did.
+    """
+
+    ok: bool
+    status: int
+    said: str
+    again: bool = False
+    wait_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How messages go out: networks beyond the public ones, who resolves names, the deadline."""
+
+    allowed: Sequence[Network] = ()
+    resolver: Resolver = system_resolver
+    timeout_s: float = 10.0
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of a webhook's address.
+
+    Raises:
+        InvalidInputError: no http(s) address, or one with a password or a fragment in it.
+    """
+    try:
+        found = urlsplit(url)
+        port_ok = found.port is None or 0 < found.port <= 65535
+    except ValueError:
+        raise InvalidInputError("url: not an address") from None
+    if found.scheme not in {"http", "https"} or not found.hostname or not port_ok:
+        raise InvalidInputError("url: use https://host/path")
+    if found.username or found.password or found.fragment:
+        raise InvalidInputError("url: no user, password or # part")
+    if not url.isascii() or any(ord(ch) <= ord(" ") for ch in url):
+        raise InvalidInputError("url: ASCII without spaces; write other characters as %xx")
+    return found
+
+
+def post(url: str, headers: Mapping[str, str], body: bytes, wire: Wire) -> Outcome:
+    """Send `body`; never raises for what the network or the peer does.
+
+    Args:
+        url: as `split_url` takes it. Plain http goes only to networks in `wire.allowed`.
+        headers: beside Host and Content-Length.
+        body: sent as it is.
+        wire: where it may go, and for how long.
+    """
+    parts = split_url(url)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        addresses = checked_addresses(host, port, allowed=wire.allowed, resolver=wire.resolver)
+        if parts.scheme == "http" and not all(in_networks(a, wire.allowed) for a in addresses):
+            raise AddressRefusedError(
+                "plain http goes only to networks that STAGEWATCH_ALERT_NETWORKS names: use https"
+            )
+        with _connected(parts, addresses, port, wire) as connection:
+            return _exchange(connection, parts, headers, body)
+    except AddressRefusedError as error:
+        return Outcome(ok=False, status=0, said=str(error))
+    except ssl.SSLCertVerificationError as error:
+        return Outcome(ok=False, status=0, said=f"bad certificate: {error.verify_message}")
+    except TimeoutError:
+        return Outcome(ok=False, status=0, said=f"no answer in {wire.timeout_s:g} s", again=True)
+    except socket.gaierror:
+        return Outcome(ok=False, status=0, said=f"{host} has no address now", again=True)
+    except (OSError, http.client.HTTPException) as error:
+        words = getattr(error, "strerror", None) or type(error).__name__
+        return Outcome(ok=False, status=0, said=f"connection failed: {words}", again=True)
+
+
+class _Pinned(http.client.HTTPConnection):
+    """A connection whose socket is made already."""
+
+    def __init__(self, host: str, port: int, made: socket.socket) -> None:
+        super().__init__(host, port)
+        self.sock = made
+
+    def connect(self) -> None:
+        """No second connection: it would go to an address nobody checked."""
+        raise ConnectionError("the peer closed the connection")
+
+
+@contextlib.contextmanager
+def _connected(
+    parts: SplitResult, addresses: Sequence[str], port: int, wire: Wire
+) -> Iterator[_Pinned]:
+    """A connection that is cut when the deadline passes, wherever it is then."""
+    host = parts.hostname or ""
+    raw = _open(addresses, port, wire)
+    late = threading.Event()
+
+    def cut() -> None:
+        late.set()
+        with contextlib.suppress(OSError):
+            raw.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(wire.timeout_s, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        made: socket.socket = raw
+        if parts.scheme == "https":
+            made = ssl.create_default_context().wrap_socket(
+                raw, server_hostname=host, do_handshake_on_connect=True
+            )
+        with contextlib.closing(_Pinned(host, port, made)) as connection:
+            yield connection
+        if late.is_set():
+            # A head that was cut off reads like a whole one.
+            raise TimeoutError
+    except (OSError, http.client.HTTPException):
+        if late.is_set():
+            raise TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
+        raw.close()
+
+
+def _open(addresses: Sequence[str], port: int, wire: Wire) -> socket.socket:
+    """A connection to the first address that takes one; the peer is checked once more."""
+    last: OSError | None = None
+    for address in addresses:
+        try:
+            made = socket.create_connection(
+                (address, port), timeout=max(0.1, wire.timeout_s * _CONNECT_SHARE)
+            )
+        except OSError as error:
+            last = error
+            continue
+        peer = str(made.getpeername()[0])
+        if not is_allowed(peer, wire.allowed):
+            made.close()
+            raise AddressRefusedError(f"the connection went to {peer}, which is not allowed")
+        made.settimeout(wire.timeout_s)
+        return made
+    raise last or OSError("the name has no address")
+
+
+def _exchange(
+    connection: _Pinned, parts: SplitResult, headers: Mapping[str, str], body: bytes
+) -> Outcome:
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection.request("POST", target, body=body, headers=dict(headers))
+    answer = connection.getresponse()
+    status = answer.status
+    location = answer.getheader("location")
+    said = short(answer.read(_READ_BYTES).decode("utf-8", "replace"))
+    if 300 <= status < 400:
+        to = "" if location is None else " elsewhere"
+        return Outcome(
+            ok=False, status=status, said=f"answered {status}, sends us{to}: never followed"
+        )
+    if status < 300:
+        return Outcome(ok=True, status=status, said=said)
+    again = status >= 500 or status in {408, 425, 429}
+    return Outcome(
+        ok=False, status=status, said=said, again=again,
+        wait_s=_retry_after(answer.getheader("retry-after")),
+    )  # fmt: skip
+
+
+def _retry_after(text: str | None) -> float | None:
+    return float(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def short(text: str) -> str:
+    """A peer's answer in one line of printable characters, cut."""
+    line = " ".join("".join(ch if ch.isprintable() else " " for ch in text).split())
+    return line if len(line) <= _SAID_CHARS else f"{line[: _SAID_CHARS - 1]}…"

@@ -1,0 +1,1 @@
+"""Dataset rows asked of the live app on a schedule, and scored by their labels."""
