@@ -22,6 +22,7 @@ from stagewatch.scorer.powered import Powered, powered_mean
 
 Stat = Literal["pass_rate", "mean", "hard_fail_rate", "median", "p90", "miss_rate"]
 STATS: tuple[str, ...] = get_args(Stat)
+Dimension = Literal["release", "index_version", "prompt_version", "service"]
 GroupBy = Literal["release", "index_version", "prompt_version", "service", "diagnosis"]
 DIMENSIONS: tuple[str, ...] = ("release", "index_version", "prompt_version")
 MAX_POINTS = 2000

@@ -12,7 +12,7 @@ import orjson
 from stagewatch.core.codec import to_text
 from stagewatch.core.model import Score
 from stagewatch.core.store.client import Store
-from stagewatch.core.store.scores import Reading
+from stagewatch.core.store.scores import Reading, reading_of
 
 _DIMENSIONS = ("release", "index_version", "prompt_version")
 
@@ -179,21 +179,14 @@ def probe_readings(
         {"project": project, "probe": probe, "metric": metric, "since": since, "until": until},
     )
     readings = [
-        Reading(
+        reading_of(
+            row,
             turn_id=row["row_id"],
-            at=row["asked_at"].replace(tzinfo=UTC),
-            status=row["status"],
-            value=row["value"],
-            verdict=row["verdict"],
-            hard_fail=row["hard_fail"],
-            reason=row["reason"],
-            fingerprint=row["fingerprint"],
-            basis=row["basis"],
-            threshold=row["threshold"],
+            at=row["asked_at"],
             inclusion=1.0,
             stratum="probe",
             conversation_id=row["row_id"],
-            dimensions={name: row[name] for name in _DIMENSIONS},
+            dimensions=_DIMENSIONS,
         )
         for row in found
     ]

@@ -351,27 +351,49 @@ def readings(
         },
     )
     return [
-        Reading(
+        reading_of(
+            row,
             turn_id=row["turn_id"],
-            at=row["started_at"].replace(tzinfo=UTC),
-            status=row["status"],
-            value=row["value"],
-            verdict=row["verdict"],
-            hard_fail=row["hard_fail"],
-            reason=row["reason"],
-            fingerprint=row["fingerprint"],
-            basis=row["basis"],
-            threshold=row["threshold"],
+            at=row["started_at"],
             inclusion=row["inclusion"],
             stratum=row["stratum"],
             conversation_id=row["conversation_id"],
-            dimensions={
-                name: row[name]
-                for name in ("service", "release", "index_version", "prompt_version")
-            },
+            dimensions=_DIMENSIONS,
         )
         for row in found
     ]
+
+
+_DIMENSIONS = ("service", "release", "index_version", "prompt_version")
+
+
+def reading_of(
+    row: Mapping[str, Any],
+    *,
+    turn_id: str,
+    at: datetime,
+    inclusion: float,
+    stratum: str,
+    conversation_id: str,
+    dimensions: Sequence[str],
+) -> Reading:
+    """A reading from a row with the columns of a score; `at` is UTC as the store gives it."""
+    return Reading(
+        turn_id=turn_id,
+        at=at.replace(tzinfo=UTC),
+        status=row["status"],
+        value=row["value"],
+        verdict=row["verdict"],
+        hard_fail=row["hard_fail"],
+        reason=row["reason"],
+        fingerprint=row["fingerprint"],
+        basis=row["basis"],
+        threshold=row["threshold"],
+        inclusion=inclusion,
+        stratum=stratum,
+        conversation_id=conversation_id,
+        dimensions={name: row[name] for name in dimensions},
+    )
 
 
 def stages_between(store: Store, project: str, since: datetime, until: datetime) -> dict[str, str]:

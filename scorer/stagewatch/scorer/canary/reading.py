@@ -14,7 +14,7 @@ from stagewatch.core.settings import Settings
 from stagewatch.core.store.client import Store
 from stagewatch.scorer.canary.items import CanaryItem
 from stagewatch.scorer.judges.asking import Price
-from stagewatch.scorer.judges.embedded import EmbeddedJudge
+from stagewatch.scorer.judges.choose import free_judge
 from stagewatch.scorer.judges.fuse import Fuse
 from stagewatch.scorer.judges.ledger import Judgement, Ledger
 from stagewatch.scorer.judges.openai import OpenAIJudge, OpenAIOptions
@@ -52,7 +52,7 @@ def fresh_judge(settings: Settings, store: Store, clock: Clock) -> FreshJudge:
         SettingsError: the openai judge is chosen and the library finds no key.
     """
     if settings.judge == "embedded":
-        return FreshJudge(EmbeddedJudge(), lambda: False, 1)
+        return FreshJudge(free_judge(settings), lambda: False, 1)
     ledger = AfreshLedger(store, settings.budget_usd_per_day, clock.now)
     options = OpenAIOptions(
         model=settings.judge_model,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.model import RowKind
 from stagewatch.scorer.thresholds import DEFAULT_THRESHOLDS, Threshold, Thresholds
+
+M = TypeVar("M", bound=BaseModel)
 
 REPORTED_METRICS = ("context_precision", "reciprocal_rank", "version_conflict", "stale_context")
 """Metrics that a run reports and that decide nothing unless the plan gives them a threshold."""
@@ -190,32 +192,50 @@ def parse_plan(body: object) -> Plan:
     Raises:
         InvalidInputError: naming the first field that does not fit.
     """
+    return parsed(Plan, body, "plan")
+
+
+def parsed(kind: type[M], body: object, what: str) -> M:
+    """A `kind` from plain data; `what` begins the error.
+
+    Raises:
+        InvalidInputError: naming the first field that does not fit.
+    """
     try:
-        return Plan.model_validate(body)
+        return kind.model_validate(body)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         said = str(first["msg"]).removeprefix("Value error, ")
-        raise InvalidInputError(f"plan: {f'{where}: ' if where else ''}{said}") from None
+        raise InvalidInputError(f"{what}: {f'{where}: ' if where else ''}{said}") from None
 
 
 def load_plan(path: Path) -> Plan:
-    """The plan in a TOML or JSON file.
+    """The plan in a TOML or JSON file; its name is the file's unless it says another.
 
     Raises:
         InvalidInputError: the file cannot be read or does not hold a plan.
     """
+    return parse_plan(named_body(path, "plan"))
+
+
+def named_body(path: Path, what: str) -> Any:  # noqa: ANN401 - as the file has it
+    """What a TOML or JSON file holds, named after the file unless it says another name.
+
+    Raises:
+        InvalidInputError: it cannot be read, or is neither.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"cannot read the plan {path}: {error}") from None
+        raise InvalidInputError(f"cannot read the {what} {path}: {error}") from None
     try:
         body: Any = orjson.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (orjson.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidInputError(f"{path}: {error}") from None
     if isinstance(body, dict):
         body.setdefault("name", path.stem)
-    return parse_plan(body)
+    return body
 
 
 def plan_body(plan: Plan) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from stagewatch.core.errors import InvalidInputError, NotFoundError
 from stagewatch.core.store.client import Store
@@ -18,7 +17,15 @@ from stagewatch.core.store.documents import (
     list_documents,
     put_document,
 )
-from stagewatch.scorer.plans.plan import Connector, Name, Plan, Text, parse_plan
+from stagewatch.scorer.plans.plan import (
+    Connector,
+    Name,
+    Plan,
+    Text,
+    named_body,
+    parse_plan,
+    parsed,
+)
 
 COLLECTION = "probes"
 
@@ -117,14 +124,9 @@ def parse_probe(body: object) -> Probe:
         InvalidInputError: naming the first field that does not fit.
     """
     try:
-        return Probe.model_validate(body)
+        return parsed(Probe, body, "probe")
     except InvalidInputError as error:
         raise InvalidInputError(str(error).replace("plan: ", "probe: ", 1)) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        said = str(first["msg"]).removeprefix("Value error, ")
-        raise InvalidInputError(f"probe: {f'{where}: ' if where else ''}{said}") from None
 
 
 def load_probe(path: Path) -> Probe:
@@ -133,17 +135,7 @@ def load_probe(path: Path) -> Probe:
     Raises:
         InvalidInputError: the file cannot be read or does not hold a probe.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"cannot read the probe {path}: {error}") from None
-    try:
-        body: Any = orjson.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (orjson.JSONDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidInputError(f"{path}: {error}") from None
-    if isinstance(body, dict):
-        body.setdefault("name", path.stem)
-    return parse_probe(body)
+    return parse_probe(named_body(path, "probe"))
 
 
 def probe_body(probe: Probe) -> dict[str, Any]:
