@@ -315,7 +315,10 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path: Path, server: ScriptedSe
         view = until("the backfill to end", done)
         assert view["progress"]["done"] == n
         for item in started.turns(n):
-            assert started.get(f"/turns/{item['turn_id']}")["decision"]["rule"] == "backfill"
+            found = started.get(f"/turns/{item['turn_id']}")
+            assert found["decision"]["outcome"] == "scored"
+            assert found["decision"]["rule"] == "sample"
+            assert f"read by backfill {job}" in found["scoring"]
         # Replies are stored as they come: only those under way at the kill are paid twice.
         assert server.calls(model) - server.distinct(model) <= 8
     except BaseException:

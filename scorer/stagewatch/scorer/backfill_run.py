@@ -202,11 +202,11 @@ class BackfillRunner:
             return Prepared(item, rule, ended)
         why = f"read by backfill {job.job_id}"
         kept = item.past.decision if item.past is not None else None
+        # The rule stays the one that the turn fell under when it came.
+        name = kept.rule if kept is not None and kept.rule else "backfill"
         if job.scope == "all" or kept is None:
-            return Prepared(item, rule, Decision("scored", "backfill", 1.0, why, at))
-        return Prepared(
-            item, rule, Decision("scored", "backfill", kept.inclusion, why, at, kept.stratum)
-        )
+            return Prepared(item, rule, Decision("scored", name, 1.0, why, at))
+        return Prepared(item, rule, Decision("scored", name, kept.inclusion, why, at, kept.stratum))
 
     def _read(self, todo: Sequence[Prepared], page: _Page) -> list[Prepared]:
         """Read turns side by side; those to be tried again."""

@@ -10,6 +10,7 @@ import orjson
 
 from stagewatch.core.codec import to_text
 from stagewatch.core.store.client import Store
+from stagewatch.core.store.scores import FIRST_PASS
 
 
 def put_canary_run(store: Store, body: Mapping[str, Any], *, at: datetime) -> None:
@@ -43,15 +44,16 @@ def canary_runs(
 
 
 def judges_seen(store: Store, project: str) -> list[dict[str, Any]]:
-    """Every judge whose scores a project has: name, fingerprint, scores, first and last time; the
-    one that spoke last comes first.
+    """Every judge whose scores a project has: name, fingerprint, scores, first and last time. Those
+    with the last word come first, before a free judge's first pass, each the latest first.
     """
     found = store.rows(
         """SELECT judge, fingerprint, uniq(turn_id) AS turns, min(at) AS first_at,
                   max(at) AS last_at
            FROM scores WHERE project = {project:String} AND judge != ''
-           GROUP BY judge, fingerprint ORDER BY last_at DESC LIMIT 50""",
-        {"project": project},
+           GROUP BY judge, fingerprint
+           ORDER BY min(stratum = {first:String}), last_at DESC LIMIT 50""",
+        {"project": project, "first": FIRST_PASS},
     )
     return [
         {

@@ -18,10 +18,12 @@
       headers: { "content-type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
-    const said = await answer.json().catch(() => ({}));
+    const said = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Error(said.detail || said.title || `the server answered ${answer.status}`);
     return said;
   };
+  // For the scripts of single pages, which come after this one.
+  window.stagewatch = { send };
 
   // <form data-post="/api/v1/…" data-done="text"> sends its fields as JSON, then reloads the page
   // (data-stay does not).

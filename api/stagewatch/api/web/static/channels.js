@@ -1,16 +1,7 @@
 // Channels: test, save, delete, dry run; keys on the alerts page.
 (() => {
   "use strict";
-  const send = async (method, path, body) => {
-    const answer = await fetch(path, {
-      method,
-      headers: { "content-type": "application/json" },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-    const said = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Error(said.detail || said.title || `the server answered ${answer.status}`);
-    return said;
-  };
+  const { send } = window.stagewatch;
   const at = (path, project) => `/api/v1${path}?project=${encodeURIComponent(project)}`;
   const put = (el, text, bad) => {
     el.textContent = text;

@@ -1,16 +1,7 @@
 // Rules and backfills: forms that show what something would do or cost before it is done.
 (() => {
   "use strict";
-  const send = async (method, path, body) => {
-    const answer = await fetch(path, {
-      method,
-      headers: { "content-type": "application/json" },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-    const said = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Error(said.detail || said.title || `the server answered ${answer.status}`);
-    return said;
-  };
+  const { send } = window.stagewatch;
   const say = (form, text, bad) => {
     const box = form.querySelector("[data-said]");
     (box.querySelector("[data-sentence]") || box).textContent = text;
