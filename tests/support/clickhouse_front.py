@@ -49,6 +49,10 @@ def quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+# Two distributions bring this module, one with types and one without; the last one installed stays.
+_ENGINE: Any = chdb
+
+
 class Engine:
     """One handle a request: settings of one must not reach another."""
 
@@ -58,7 +62,7 @@ class Engine:
         self._anchor = self.connect()
 
     def connect(self) -> Any:
-        return chdb.connect(self.folder)
+        return _ENGINE.connect(self.folder)
 
     def run(self, sql: str, data: bytes, settings: dict[str, str], params: dict[str, str]) -> bytes:
         handle = self.connect()
