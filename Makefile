@@ -3,6 +3,8 @@ SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
+# Tests run side by side, a file in one process; each starts engines and servers of its own.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 4 ? 4 : n)))
 
 .PHONY: help demo local local-model test check install install-demo install-frameworks system format bench bench-stats bench-crosscheck bench-ingest bench-sdk bench-judge bench-plans bench-scorer faults openapi clean
 
@@ -53,10 +55,10 @@ install-frameworks: $(VENV)/bin/uv ## LangChain, LlamaIndex, Haystack and Node, 
 	      --ignore-scripts --no-audit --no-fund --loglevel=error && \
 	    touch .venv-frameworks/node-done; }
 
-test: install local-model install-frameworks ## all tests
+test: install local-model install-frameworks ## all tests (JOBS=1 for one after the other)
 	@bash deploy/system.sh --browser
 	$(MAKE) --no-print-directory check
-	$(PY) -m pytest -q $(ARGS)
+	$(PY) -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
 
 check: install ## formatter, linter, types, import directions
 	$(VENV)/bin/ruff format --check --quiet .

@@ -89,6 +89,17 @@ def run(watch: Watching) -> dict[str, Any]:
     with sdk.turn("configured"):
         named = retriever.with_config(tags=["t"])
         got["configured"] = [d.id for d in named.invoke(QUESTION)]
+    with sdk.turn("typed"):
+        got["typed"] = [d.id for d in retriever.with_types(input_type=str).invoke(QUESTION)]
+    with sdk.turn("tool"):
+        tool = retriever.as_tool(name="search", description="Finds passages.", arg_types=None)
+        got["tool"] = [d.id for d in tool.invoke(QUESTION)]
+    with sdk.turn("searched"):
+        searching = watch.retriever(store)
+        found = searching.max_marginal_relevance_search(QUESTION, k=2, fetch_k=2)
+        got["searched"] = [d.id for d in found]
+        found = asyncio.run(searching.asimilarity_search(QUESTION, k=2))
+        got["searched later"] = [d.id for d in found]
     with sdk.turn("piped into"):
         got["piped into"] = [d.id for d in (RunnableLambda(str.lower) | retriever).invoke(QUESTION)]
     with sdk.turn("scored"):

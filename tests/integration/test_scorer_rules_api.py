@@ -242,7 +242,7 @@ def test_a_spent_budget_is_a_decision_a_metric_and_a_banner(
 
         assert until("all decided", outcomes) == ["over_budget", "over_budget", "scored"]
         assert scripted.calls("good-budget") <= 5
-        until("the metric", lambda: metric(server, "stagewatch_scorer_budget_spent") == 1)
+        until("the metric", lambda: metric(server, "stagewatch_scorer_budgets_spent") == 1)
         assert metric(server, "stagewatch_scorer_judge_calls_today") == scripted.calls(
             "good-budget"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import ssl
 import subprocess
@@ -25,9 +26,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from stagewatch.collector.assemble.otlp_file import read_otlp_spans
 from stagewatch.sdk._guard import guard
+from stagewatch.sdk._http import Poster
 from stagewatch.sdk._otlp import HttpExporter, traces_address
 
 pytestmark = pytest.mark.integration
+
+
+GARBAGE, DRIPPING = -1, -2
+"""Statuses that are none: what to do instead of answering."""
 
 
 @dataclass
@@ -49,11 +55,25 @@ class Handler(BaseHTTPRequestHandler):
         script.asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
         told = script.answers
         status, headers, answer = told.pop(0) if len(told) > 1 else told[0]
+        if status < 0:
+            self.misbehave(status)
+            return
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(answer))}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(answer)
+
+    def misbehave(self, how: int) -> None:
+        """Garbage, or an answer that never ends, one byte at a time."""
+        self.close_connection = True
+        if how == GARBAGE:
+            self.wfile.write(b"\x00\x01 garbage\r\n\r\n")
+            return
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        with contextlib.suppress(OSError):
+            while not self.server.over.wait(0.05):  # type: ignore[attr-defined]  # see Server
+                self.wfile.write(b"x")
 
     def do_GET(self) -> None:
         self.do_POST()
@@ -65,6 +85,10 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     daemon_threads = True
     script: Scripted
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.over = threading.Event()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A refused handshake is what some tests want."""
@@ -86,6 +110,7 @@ def serving(
     try:
         yield script
     finally:
+        server.over.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -195,6 +220,54 @@ def test_a_wait_longer_than_the_time_out_gives_up_at_once() -> None:
     assert len(collector.asked) == 1
 
 
+def test_a_date_to_wait_until_is_waited_for() -> None:
+    date = (503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, b"")
+    with serving(date) as collector:
+        poster = Poster(collector.url, {}, {}, wall_clock=lambda: 1445412480 - 4.0)
+        outcome = poster.post(b"", 5)
+        late = Poster(collector.url, {}, {}, wall_clock=lambda: 1445412480 + 4.0).post(b"", 5)
+    assert (outcome.again, outcome.after_s, late.after_s) == (True, 4.0, 0.0)
+    assert outcome.reason == "HTTP 503"
+
+
+def test_garbage_is_asked_again() -> None:
+    with serving((GARBAGE, {}, b""), (200, {}, b"")) as collector:
+        assert send(collector.url) is SpanExportResult.SUCCESS
+    assert len(collector.asked) == 2
+
+
+def test_an_answer_that_drips_ends_with_the_time_out() -> None:
+    with serving((DRIPPING, {}, b"")) as collector:
+        outcome = Poster(collector.url, {}, {}).post(b"x", 0.5)
+        assert (outcome.reason, outcome.again) == ("TimeoutError", True)
+        assert len(collector.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1:4318/v1/traces", "neither http: nor https:"),
+        ("file:///etc/hostname", "neither http: nor https:"),
+        ("http://127.0.0.1:port/", "not an address"),
+        ("", "not an address"),
+    ],
+)
+def test_an_address_that_is_none_is_said_and_not_tried_again(address: str, reason: str) -> None:
+    outcome = Poster(address, {}, {}).post(b"x", 5)
+    assert reason in outcome.reason
+    assert (outcome.body, outcome.again) == (None, False)
+
+
+def test_spans_of_others_that_cannot_be_encoded_do_not_cost_the_batch() -> None:
+    with serving() as collector:
+        exporter = HttpExporter(traces_address(collector.url, {}), None, {})
+        batch = [*spans("GET /\ud800"), *spans("ours"), *spans("\udfff")]
+        assert exporter.export(batch) is SpanExportResult.SUCCESS
+    ((_, _, body),) = collector.asked
+    assert [row.name for row in read_otlp_spans(body)] == ["ours"]
+    assert guard.counts["not_encoded"] == 2
+
+
 def test_a_redirect_is_a_failure_and_not_an_empty_success() -> None:
     with serving() as other:
         where = {"Location": f"{other.url}/v1/traces"}
@@ -233,6 +306,8 @@ def test_shutting_down_ends_a_wait() -> None:
         ("http://a:1", {}, "http://a:1/v1/traces"),
         ("http://a:1/", {}, "http://a:1/v1/traces"),
         ("http://a/x/v1/traces", {}, "http://a/x/v1/traces"),
+        ("http://a:1/?x=1", {}, "http://a:1/v1/traces?x=1"),
+        ("http://a:1/v1/traces?x=1&y=2", {}, "http://a:1/v1/traces?x=1&y=2"),
         (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://b/p/"}, "http://b/p/v1/traces"),
         (None, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c/mine"}, "http://c/mine"),
         (None, {}, "http://localhost:4318/v1/traces"),
@@ -290,3 +365,17 @@ def test_tls_with_an_authority_and_a_certificate_of_our_own(tmp_path: Path) -> N
         assert collector.asked == []
         assert send(collector.url, None, None, **authority, **client) is SpanExportResult.SUCCESS
     assert len(collector.asked) == 1
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(tmp_path: Path) -> None:
+    certificates(tmp_path)
+    subprocess.run(
+        ["openssl", "ec", "-aes128", "-passout", "pass:x", "-in", "client.key", "-out", "enc.key"],
+        check=True, capture_output=True, cwd=tmp_path,
+    )  # fmt: skip
+    files = {
+        "CLIENT_CERTIFICATE": str(tmp_path / "client.pem"),
+        "CLIENT_KEY": str(tmp_path / "enc.key"),
+    }
+    with pytest.raises(ssl.SSLError, match="PEM"):
+        Poster("https://127.0.0.1:1", {}, files)

@@ -54,7 +54,9 @@ def ids(rows: list[dict[str, Any]]) -> list[str]:
 
 def test_langchain() -> None:
     turns = told("langchain")
-    for name in ("invoke", "ainvoke", "stream", "parallel", "configured"):
+    assert turns["searched"]["stages"] == ["retrieve", "retrieve"]
+    assert turns["searched"]["top_k"] == [2, 2]
+    for name in ("invoke", "ainvoke", "stream", "parallel", "configured", "typed", "tool"):
         assert turns[name]["stages"] == ["retrieve"], name
         assert (turns[name]["queries"], turns[name]["top_k"]) == ([QUESTION], [2])
         assert ids(turns[name]["documents"]) == ["refund#2", "refund#1"]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from tests.support.sdk_receiver import Receiver, receiver
@@ -186,3 +189,103 @@ def test_the_bare_sdk_loads_nothing_heavy() -> None:
         "print(sorted(heavy & sys.modules.keys()))\n"
     )
     assert done.stdout == "[]\n"
+
+
+def questions(collector: Receiver) -> list[str]:
+    rows = [row for body in traces(collector) for row in read_otlp_spans(body)]
+    return sorted(str(turn.question) for turn in assemble_turns(rows))
+
+
+def test_children_of_multiprocessing_send_what_they_told() -> None:
+    code = (
+        "import multiprocessing\nfrom stagewatch import sdk\n"
+        "def work(name):\n    with sdk.turn(name): pass\n"
+        "sdk.configure()\nfork = multiprocessing.get_context('fork')\n"
+        "child = fork.Process(target=work, args=('child',))\nchild.start(); child.join()\n"
+        "pool = fork.Pool(1)\npool.map(work, ['pool']); pool.close(); pool.join()\n"
+        "work('parent')\n"
+    )
+    with receiver() as collector:
+        run(code, STAGEWATCH_ENDPOINT=collector.url)
+        assert questions(collector) == ["child", "parent", "pool"]
+
+
+def test_an_empty_address_is_none() -> None:
+    with receiver() as collector:
+        run(
+            "from stagewatch import sdk\nsdk.configure()\n" + TELL,
+            STAGEWATCH_ENDPOINT=" ",
+            OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
+        )
+        assert questions(collector) == ["how long?"]
+
+
+def test_a_redirected_feedback_is_lost_and_its_key_stays_with_us() -> None:
+    asked: list[str] = []
+
+    class Redirecting(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(f"{self.command} {self.path}")
+            self.send_response(301)
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.do_POST()
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirecting)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        done = run(
+            "from stagewatch import sdk\nsdk.feedback('1' * 32, 'disputed')\nsdk.flush()\n",
+            STAGEWATCH_URL=f"http://127.0.0.1:{server.server_port}",
+            STAGEWATCH_API_KEY="secret",
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert asked == ["POST /api/v1/feedback"]
+    assert "HTTP 301" in done.stderr
+
+
+def totals(stderr: str) -> dict[str, int]:
+    """What is known of each kind of loss at the end: its last word."""
+    words = {"dropped a span": "queue_full", "lost ": "not_sent", "ended with ": "exit"}
+    found = {
+        reason: int(number)
+        for line, number in re.findall(r"stagewatch (.*) \[(\d+) so far\]", stderr)
+        for word, reason in words.items()
+        if line.startswith(word)
+    }
+    in_all = re.findall(r"losses in all: (.*)", stderr)
+    return found | {
+        name: int(number) for line in in_all for name, number in re.findall(r"(\w+) (\d+)", line)
+    }
+
+
+def test_every_loss_is_in_the_totals_at_the_end() -> None:
+    with receiver() as gone:
+        endpoint = gone.url
+    done = run(
+        "from stagewatch import sdk\nsdk.configure()\n"
+        "for n in range(4500):\n    with sdk.turn('q'): pass\n",
+        STAGEWATCH_ENDPOINT=endpoint,
+    )
+    assert sum(totals(done.stderr).values()) == 4500, done.stderr
+
+
+def test_a_loss_is_told_with_its_reason() -> None:
+    with receiver() as gone:
+        endpoint = gone.url
+    done = run(
+        "from stagewatch import sdk\nsdk.configure()\nwith sdk.turn('q'): pass\nsdk.flush()\n",
+        STAGEWATCH_ENDPOINT=endpoint,
+        OTEL_EXPORTER_OTLP_TIMEOUT="1",
+    )
+    assert "lost 1 spans: the collector did not take them (ConnectionRefusedError)" in done.stderr

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.assemble_decode import GOLDEN, capture_rows
 
-from stagewatch.collector.assemble import assemble_turns
+from stagewatch.collector.assemble import assemble_turns, why_turnless
 from stagewatch.collector.assemble.lenient import parse_json
 from stagewatch.collector.assemble.scrub import scrubbed
 from stagewatch.collector.assemble.tables import conventions
@@ -120,7 +120,15 @@ LOGS = st.builds(
 def test_any_spans_in_any_order_give_the_same_turns(
     spans: list[SpanRow], logs: list[LogRow], shuffler: random.Random
 ) -> None:
-    mapped = {"question": "question", "0": "answer", "session.id": "conversation_id"}
+    mapped = {
+        "question": "question",
+        "0": "answer",
+        "session.id": "conversation_id",
+        "gen_ai.retrieval.documents": "documents",
+        "gen_ai.request.model": "model",
+        "input.value": "prompt",
+        "output.value": "completion",
+    }
     turns = assemble_turns(spans, logs, attribute_map=mapped)
     mixed, mixed_logs = list(spans), list(logs)
     shuffler.shuffle(mixed)
@@ -130,6 +138,8 @@ def test_any_spans_in_any_order_give_the_same_turns(
     assert repr(again) == repr(turns)
     assert len({turn.turn_id for turn in turns}) == len(turns)
     assert to_json(turns)
+    if spans and not turns:
+        assert why_turnless(mixed, mixed_logs, attribute_map=mapped)
 
 
 @settings(max_examples=60, deadline=None)

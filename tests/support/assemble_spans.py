@@ -65,6 +65,17 @@ def event(name: str, time_ns: int = 0, **attributes: Any) -> SpanEvent:
     return SpanEvent(name, time_ns, attributes)
 
 
+def only(turns: list[Turn]) -> Turn:
+    """The one turn there is."""
+    (turn,) = turns
+    return turn
+
+
+def why(turn: Turn, field: str) -> str | None:
+    """Why `field` is missing, or None when it is not."""
+    return next((missing.why for missing in turn.missing if missing.field == field), None)
+
+
 def rows_of(spans: Sequence[ReadableSpan]) -> list[SpanRow]:
     """SDK spans over the wire format and back, as rows."""
     return read_otlp_spans(encode_spans(spans).SerializeToString())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.assemble_spans import Trace, event
+from tests.support.assemble_spans import Trace, event, only, why
 
 from stagewatch.collector.assemble.lenient import value_limit
 from stagewatch.collector.assemble.otlp_file import read_otlp_file
@@ -17,15 +17,6 @@ from stagewatch.core.model import Missing, Turn
 QUESTION = "How long is the refund window?"
 ANSWER = "Thirty days after delivery."
 PASSAGES = ["Refunds are taken for thirty days after delivery.", "The warranty lasts two years."]
-
-
-def only(turns: list[Turn]) -> Turn:
-    (turn,) = turns
-    return turn
-
-
-def why(turn: Turn, field: str) -> str | None:
-    return next((missing.why for missing in turn.missing if missing.field == field), None)
 
 
 def oi_turn(**llm: Any) -> Trace:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.support.assemble_decode import GOLDEN
 
-from stagewatch.collector.assemble.report import check, report_text, suggest, suggestions_text
+from stagewatch.collector.assemble.report import check, report_text
+from stagewatch.collector.assemble.suggest import followed, suggest, suggestions_text
 from stagewatch.core.errors import InvalidInputError
 
 
@@ -81,6 +82,21 @@ def test_what_suggest_proposes_is_what_the_capture_needs(name: str) -> None:
     assert fields["index_version"].value == "kb-2026-11-01"
 
 
-def test_nothing_is_suggested_for_known_conventions() -> None:
-    assert suggest(GOLDEN / "recommended-own-sdk") == ()
+@pytest.mark.parametrize(
+    "name",
+    ["recommended-own-sdk", "llamaindex-native-otel", "pydantic-ai", "openinference-openai"],
+)
+def test_nothing_is_suggested_for_known_conventions(name: str) -> None:
+    assert [s for s in suggest(GOLDEN / name) if not s.attribute.startswith("app.")] == []
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(p for p in GOLDEN.iterdir() if p.is_dir()), ids=lambda p: p.name
+)
+def test_what_is_suggested_never_costs_a_turn(folder: Path) -> None:
+    before, after = followed(folder, suggest(folder))
+    assert after >= before
+
+
+def test_without_a_suggestion_the_text_says_so() -> None:
     assert "nothing to map" in suggestions_text(())

@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from stagewatch.sdk._export import MAX_TRIES, QueueProcessor
+from stagewatch.sdk._export import QueueProcessor
 from stagewatch.sdk._guard import Guard, guard
 
 
@@ -62,13 +62,13 @@ def test_what_does_not_fit_is_dropped_and_counted() -> None:
     processor.shutdown()
 
 
-def test_a_refused_batch_is_tried_again_and_then_counted_as_lost() -> None:
+def test_a_refused_batch_is_the_exporters_to_try_again_and_counted_as_lost() -> None:
     gate = Gate(SpanExportResult.FAILURE)
     gate.open.set()
     processor, provider = running(gate)
     provider.get_tracer("t").start_span("s").end()
     assert processor.force_flush(20_000)
-    assert gate.batches == [["s"]] * MAX_TRIES
+    assert gate.batches == [["s"]]
     assert guard.counts["not_sent"] == 1
     processor.shutdown()
 
@@ -99,3 +99,40 @@ def test_losses_are_logged_once_a_minute_with_their_number(
         "stagewatch dropped a span [61 so far]",
         "stagewatch dropped a span [121 so far]",
     ]
+
+
+def test_bytes_bound_the_queue_a_batch_and_a_span() -> None:
+    gate = Gate()
+    processor, provider = running(
+        gate, max_queue_bytes=45_000, max_batch_bytes=20_000, send_every_s=0.01
+    )
+    tracer = provider.get_tracer("t")
+    tracer.start_span("first").end()
+    assert gate.entered.wait(20)
+    for number in range(6):
+        tracer.start_span(f"s{number}", attributes={"text": "x" * 9_000}).end()
+    tracer.start_span("large", attributes={"text": "é" * 10_000}).end()
+    assert guard.counts == {"queue_full": 2, "too_large": 1}
+    gate.open.set()
+    assert processor.force_flush(20_000)
+    assert gate.batches == [["first"], ["s0", "s1"], ["s2", "s3"]]
+    tracer.start_span("again", attributes={"text": "x" * 9_000}).end()
+    assert processor.force_flush(20_000)
+    assert gate.batches[-1] == ["again"]
+    processor.shutdown()
+
+
+def test_an_exporter_that_cannot_be_made_is_a_loss_with_its_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def missing() -> SpanExporter:
+        raise FileNotFoundError("/secret/path")
+
+    processor = QueueProcessor(missing)
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(processor)
+    with caplog.at_level(logging.WARNING, "stagewatch.sdk"):
+        provider.get_tracer("t").start_span("s").end()
+        assert processor.force_flush(20_000)
+    processor.shutdown()
+    assert guard.counts["not_sent"] == 1

@@ -114,3 +114,153 @@ def test_copies_are_watched_and_their_own(captured: Captured, copied: Any) -> No
     assert captured.spans[0].name == "retrieval kb"
     assert stages(captured, watched) == ["retrieve"]
     assert len(captured.turn().documents) == 2
+
+
+class Particular(Retriever):
+    """With an opinion on everything."""
+
+    def __str__(self) -> str:
+        return "particular"
+
+    def __format__(self, spec: str) -> str:
+        return f"<{spec}>"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Particular) and other.k == self.k
+
+    def __hash__(self) -> int:
+        return 7
+
+    def __lt__(self, other: Particular) -> bool:
+        return self.k < other.k
+
+    def __dir__(self) -> list[str]:
+        return ["k"]
+
+    def __setitem__(self, at: int, item: str) -> None:
+        self.store[at] = item
+
+
+def test_operators_are_the_objects_own() -> None:
+    plain, watched = Particular(["a"]), watch_retriever(Particular(["a"]))
+    more = watch_retriever(Particular(["a"], k=3))
+    assert (str(watched), f"{watched:x}", bool(watched)) == ("particular", "<x>", False)
+    assert (hash(watched), dir(watched), vars(watched).keys()) == (7, ["k"], vars(plain).keys())
+    assert watched.__doc__ == plain.__doc__
+    assert watched == plain
+    assert plain == watched
+    assert watched != more
+    assert watched < more
+    watched[0] = "b"
+    assert list(watched) == ["b"]
+
+
+def test_watching_twice_tells_once(captured: Captured) -> None:
+    watched = watch_retriever(Retriever(["a"]))
+    assert watch_retriever(watched) is watched
+    assert stages(captured, watch_retriever(watched)) == ["retrieve"]
+
+
+class Store:
+    """Searches as LangChain's vector stores do."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith(("similarity", "max_", "asim", "amax", "asearch")):
+            raise AttributeError(name)
+
+        def found(query: str, k: int = 4) -> list[tuple[str, float]]:
+            return [(query, 0.5)] * k
+
+        async def later(query: str, k: int = 4) -> list[tuple[str, float]]:
+            return found(query, k)
+
+        return later if name.startswith("a") else found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "similarity_search",
+        "similarity_search_with_score",
+        "similarity_search_with_relevance_scores",
+        "max_marginal_relevance_search",
+    ],
+)
+async def test_every_search_of_a_vector_store(captured: Captured, name: str) -> None:
+    watched = watch_retriever(Store(), source="kb")
+    with sdk.turn("q"):
+        getattr(watched, name)("q", k=2)
+        await getattr(watched, f"a{name}")("q", k=2)
+    assert captured.turn().stages == ["retrieve", "retrieve"]
+    assert [row["content"] for row in captured.turn().documents] == ["q"] * 4
+
+
+class Counted:
+    """A stream that can do more than stream."""
+
+    def __init__(self) -> None:
+        self.left = 3
+        self.name = "stream"
+
+    def __iter__(self) -> Counted:
+        return self
+
+    def __next__(self) -> str:
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return "x"
+
+    def __len__(self) -> int:
+        return self.left
+
+    def __getitem__(self, at: int) -> int:
+        return at
+
+    def __eq__(self, other: object) -> bool:
+        return other == 5
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def with_one_left(stream: Any) -> list[str]:
+    stream.left = 1
+    return list(stream)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param(len, id="len"),
+        pytest.param(lambda s: s[4], id="item"),
+        pytest.param(lambda s: (s == 5, s == 6), id="equal"),
+        pytest.param(with_one_left, id="setting"),
+        pytest.param(lambda s: list(copy.copy(s)), id="copy"),
+        pytest.param(lambda s: list(copy.deepcopy(s)), id="deepcopy"),
+        pytest.param(lambda s: list(pickle.loads(pickle.dumps(s))), id="pickle"),
+        pytest.param(lambda s: type(s).__name__, id="name"),
+        pytest.param(vars, id="vars"),
+        pytest.param(lambda s: isinstance(s, Counted), id="class"),
+    ],
+)
+def test_a_recorded_stream_does_what_the_stream_does(captured: Captured, use: Any) -> None:
+    with sdk.generate("m") as step:
+        assert use(step.record(Counted())) == use(Counted())
+
+
+def test_a_recorded_generator_is_sent_to_and_thrown_into(captured: Captured) -> None:
+    def answer() -> Any:
+        got = yield "a"
+        try:
+            yield got
+        except KeyError:
+            yield "c"
+
+    with sdk.turn("q"), sdk.generate("m") as step:
+        stream = step.record(answer())
+        assert [next(stream), stream.send("b"), stream.throw(KeyError())] == ["a", "b", "c"]
+        stream.close()
+    assert captured.turn().answer == "abc"

@@ -73,7 +73,7 @@ def load_overview(store: Store, project: str, since: datetime, until: datetime) 
         "questions": question_starts(store, (t for a in grouped[:3] for t in a["turn_ids"][:5])),
         "recent": summaries(store, failing),
         "uncalibrated": uncalibrated_metrics(store, project),
-        "scorer_banners": scorer_banners(scorer_states(store)),
+        "scorer_banners": scorer_banners(scorer_states(store), project),
         "since": since,
         "until": until,
     }

@@ -50,8 +50,8 @@ def scorer_states(store: Store) -> list[ScorerState]:
     ]
 
 
-def scorer_banners(states: Sequence[ScorerState]) -> list[tuple[str, str]]:
-    """(kind of banner, sentence) for what keeps turns from being scored."""
+def scorer_banners(states: Sequence[ScorerState], project: str) -> list[tuple[str, str]]:
+    """(kind of banner, sentence) for what keeps turns of a project from being scored."""
     living = [state for state in states if state.alive]
     banners: dict[str, str] = {}
     for state in living:
@@ -62,7 +62,9 @@ def scorer_banners(states: Sequence[ScorerState]) -> list[tuple[str, str]]:
                 "bad"
             )
         elif word == "over budget":
-            banners[f"Scoring is over budget: {why}."] = "warn"
+            for short in state.body.get("short", ()):
+                if short["project"] in {"", project}:
+                    banners[f"Scoring is over budget: {short['says']}."] = "warn"
     if states and not living:
         gone = min(state.age_s for state in states)
         banners[f"No scorer has been heard of for {gone:.0f} s: turns are stored, not scored."] = (

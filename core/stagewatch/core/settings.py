@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import json
 import math
 import re
 import tomllib
@@ -22,9 +23,12 @@ PREFIX = "STAGEWATCH_"
 
 MAPPED_FIELDS = (
     "question", "answer", "rewritten_query", "query", "conversation_id", "turn_index", "user_id",
-    "release", "index_version", "prompt_version", "environment",
+    "release", "index_version", "prompt_version", "environment", "documents", "reranked", "top_k",
+    "prompt", "completion", "model", "input_tokens", "output_tokens",
 )  # fmt: skip
-"""Turn fields that an app's own attributes may be mapped to, beside `tags.NAME`."""
+"""Turn fields that an app's own attributes may be mapped to, beside `tags.NAME`. Those from
+`documents` on, and `query`, are read where they stand: they tell what a span did.
+"""
 
 # Names that other parts read from the environment themselves.
 _CLIENT_NAMES = frozenset({"STAGEWATCH_URL", "STAGEWATCH_API_KEY", "STAGEWATCH_CONFIG"})
@@ -124,7 +128,9 @@ class Settings:
         24.0, help="How often the judge reads its frozen set, in hours; 0 is never."
     )
     attribute_map: dict[str, str] = setting(
-        {}, help="Custom attribute names to turn fields, e.g. 'app.user_question' = 'question'."
+        {},
+        help="Custom attribute names to turn fields, e.g. 'app.user_question' = 'question'; "
+        "a table in the file, JSON or an inline TOML table in the variable (docs/settings.md).",
     )
     tls_cert: str = setting("", help="PEM certificate for the OTLP listeners.")
     tls_key: str = setting("", help="PEM private key for the OTLP listeners.")
@@ -158,8 +164,12 @@ def _nearest(name: str, known: list[str]) -> str:
     return f"; did you mean {found[0]}?" if found else f"; known names: {', '.join(known)}"
 
 
-def _toml_value(raw: object) -> Any:  # noqa: ANN401
-    return tomllib.loads(f"x = {raw}")["x"]
+def _written(raw: object) -> Any:  # noqa: ANN401
+    """A list or table as an environment variable holds it: JSON or TOML."""
+    try:
+        return json.loads(str(raw))
+    except json.JSONDecodeError:
+        return tomllib.loads(f"x = {raw}")["x"]
 
 
 def _convert(name: str, kind: Any, raw: Any) -> Any:  # noqa: ANN401
@@ -178,8 +188,8 @@ def _convert(name: str, kind: Any, raw: Any) -> Any:  # noqa: ANN401
         if kind in {int, float, str}:
             return kind(raw)
         if get_origin(kind) is list:
-            return [dict(x) for x in (raw if isinstance(raw, list) else _toml_value(raw))]
-        pairs = raw if isinstance(raw, dict) else _toml_value(raw)
+            return [dict(x) for x in (raw if isinstance(raw, list) else _written(raw))]
+        pairs = raw if isinstance(raw, dict) else _written(raw)
         return {str(k): str(v) for k, v in pairs.items()}
     except (ValueError, TypeError, AttributeError, tomllib.TOMLDecodeError):
         word = _KIND_WORDS.get(

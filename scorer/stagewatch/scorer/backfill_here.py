@@ -40,7 +40,9 @@ def work_here(context: Context, told: Callable[[], None]) -> bool:
     def never() -> bool:
         if reader.budget is not None:
             reader.budget.refresh()
-        member.beat({"judge": settings.judge, "state": "backfill", "why": ""})
+        member.beat(
+            {"judge": settings.judge, "state": "backfill", "why": "", "threads": chosen.threads}
+        )
         told()
         return False
 

@@ -13,12 +13,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from stagewatch.core.store.client import Store
 from stagewatch.core.store.spending import Account, Spent, spent_on
 
 NOBODY: Account = ("", "")
+_TOLD = timedelta(minutes=5)
+"""How long after its last refusal a spent budget is still shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,12 @@ class Limits:
         return ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Reservation:
-    """Calls and money set aside for one turn; `used` is what has been paid of it so far."""
+    """Calls and money set aside for one turn; `used` is what has been paid of it so far.
+
+    Two turns may want the same, so each is only equal to itself.
+    """
 
     account: Account
     limits: Limits
@@ -79,6 +84,7 @@ class Budget:
         self._open: list[Reservation] = []
         self._members = 1
         self.short: dict[Account, str] = {}
+        self._said: dict[Account, datetime] = {}
 
     def refresh(self, members: int = 1) -> None:
         """Read what every process has spent today; `members` share what is left.
@@ -95,6 +101,11 @@ class Budget:
                 self._day, self._since = today, defaultdict(Spent)
                 self.short = {}
             self._known, self._members = known, max(1, members)
+            # A rule that nobody asks of any more (it is gone, or its turns are) stops being told.
+            now = self._now()
+            for account in [a for a, at in self._said.items() if now - at > _TOLD]:
+                del self._said[account]
+                self.short.pop(account, None)
             # `_since` counts what was in the store before it was read: `known` has it.
             for account, spent in before.items():
                 self._since[account] = self._since[account] - spent
@@ -108,6 +119,7 @@ class Budget:
                 if short:
                     said = _sentence(short, None if whose is None else account[1], those)
                     self.short[account if whose else NOBODY] = said
+                    self._said[account if whose else NOBODY] = self._now()
                     return said
             self.short.pop(account, None)
             self.short.pop(NOBODY, None)
@@ -192,7 +204,7 @@ class Budget:
 
 
 def _sentence(short: str, rule: str | None, limits: Limits) -> str:
-    whose = "the day's" if rule is None else f"rule {rule!r}'s"
+    whose = "the day's" if rule is None else f"the day's (rule {rule})"
     if short == "calls":
         return f"{whose} budget of {limits.calls:,} judge calls is spent"
     return f"{whose} judge budget of {limits.usd:g} USD is spent"

@@ -25,6 +25,7 @@ ALIVE_SECONDS = 10.0
 _JOIN_SECONDS = 2 * BEAT_SECONDS
 """How long a new scorer waits before it takes turns, so that the others have seen it."""
 _VIEW_SECONDS = 1.0
+_REMEMBERED_S = 2 * 86_400.0
 
 
 def new_member() -> str:
@@ -95,6 +96,20 @@ class Membership:
         with self._lock:
             self._view = (now, found)
         return found
+
+
+def died(store: Store, me: str) -> list[Member]:
+    """Scorers of the last two days that neither beat nor said that they left, by name.
+
+    On the embedded engine every other one is: its folder belongs to one process.
+    """
+    return [
+        member
+        for member in list_members(store, within_s=_REMEMBERED_S)
+        if member.member != me
+        and not member.body.get("left")
+        and (store.embedded or member.age_s > ALIVE_SECONDS)
+    ]
 
 
 def living(store: Store) -> list[Member]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from stagewatch.core.store.spending import Spent
+from stagewatch.scorer.budget import NOBODY
 from stagewatch.scorer.judges.fuse import Outage
 from stagewatch.scorer.work_hand import PassReport
 
@@ -33,11 +34,10 @@ class Meters:
         self.queue = gauge("queue_turns", "Turns that waited for their judge after the last pass.")
         self.spent = gauge("spent_usd_today", "Judge spending since midnight UTC, all processes.")
         self.calls = gauge("judge_calls_today", "Paid judge calls since midnight UTC.")
-        self.short = gauge("budget_spent", "1 where a day's budget is spent.", "project", "rule")
+        self.short = gauge("budgets_spent", "Budgets of the day that are spent.", "whose")
         self.paused = gauge("paused", "1 while the judge cannot be used, by error.", "kind")
         self.replicas = gauge("replicas", "Scorers that share the turns.")
         self.backfill = counter("backfill_turns", "Turns of backfills, by outcome.", "outcome")
-        self._shown: set[tuple[str, str]] = set()
         self._kinds: set[str] = set()
 
     def note(self, report: PassReport, seconds: float, now: datetime) -> None:
@@ -60,9 +60,10 @@ class Meters:
         """Show what the judge has cost today, which budgets are spent and whether it is away."""
         self.spent.set(spent.usd)
         self.calls.set(spent.calls)
-        for account in self._shown | set(short):
-            self.short.labels(*account).set(1 if account in short else 0)
-        self._shown |= set(short)
+        # Names of projects and rules are not for everybody who may read this page.
+        rules = sum(account != NOBODY for account in short)
+        self.short.labels("all").set(len(short) - rules)
+        self.short.labels("rules").set(rules)
         kind = outage.kind if outage is not None else ""
         for name in self._kinds | ({kind} if kind else set()):
             self.paused.labels(name).set(1 if name == kind else 0)

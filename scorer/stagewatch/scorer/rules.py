@@ -27,6 +27,7 @@ RESERVED = frozenset({"feedback", "probe", "backfill"})
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Patterns = tuple[Annotated[str, Field(min_length=1, max_length=200)], ...]
 Share = Annotated[float, Field(ge=0, le=1)]
+_MOST = 1_000_000_000
 
 
 class Filters(BaseModel):
@@ -42,8 +43,8 @@ class Filters(BaseModel):
     environment: Patterns = ()
     model: Patterns = ()
     tags: dict[str, Annotated[str, Field(max_length=200)]] = {}
-    question_min: Annotated[int, Field(ge=0)] | None = None
-    question_max: Annotated[int, Field(ge=0)] | None = None
+    question_min: Annotated[int, Field(ge=0, le=_MOST)] | None = None
+    question_max: Annotated[int, Field(ge=0, le=_MOST)] | None = None
 
     @model_validator(mode="after")
     def _some_length(self) -> Filters:
@@ -72,8 +73,8 @@ class Rule(BaseModel):
     metrics: tuple[str, ...] = ()
     judge: Literal["configured", "embedded"] = "configured"
     usd_per_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    calls_per_day: Annotated[int, Field(ge=0)] | None = None
-    rare_below: Annotated[int, Field(ge=1)] | None = None
+    calls_per_day: Annotated[int, Field(ge=0, le=_MOST)] | None = None
+    rare_below: Annotated[int, Field(ge=1, le=_MOST)] | None = None
     rare_rate: Share | None = None
     low_rate: Share | None = None
     cascade_rate: Share | None = None

@@ -16,10 +16,13 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from stagewatch.core.errors import StagewatchError, StoreUnavailableError
 from stagewatch.core.service import Context, Service
 from stagewatch.core.settings import Settings
+from stagewatch.core.store.members import bury_member
+from stagewatch.core.store.spending import Spent, put_spending
 from stagewatch.core.store.turns import Share
 from stagewatch.scorer.backfill_run import BackfillRunner
+from stagewatch.scorer.budget import NOBODY
 from stagewatch.scorer.judges.choose import Chosen, choose, free_judge
-from stagewatch.scorer.leases import BEAT_SECONDS, Membership
+from stagewatch.scorer.leases import BEAT_SECONDS, Membership, died
 from stagewatch.scorer.meters import Meters
 from stagewatch.scorer.rules_store import book_source
 from stagewatch.scorer.timetable import add_jobs
@@ -38,6 +41,10 @@ WAKE = "wake_scorer"
 _JOB = "score"
 _WATCH_SECONDS = 10.0
 _WATCH_DUTY = 20
+_LONG_PASS_S = 10.0
+_UNBOOKED = 2
+"""Calls that a killed scorer may leave unbooked, as a multiple of its threads: one under way in
+each, and as many replies on their way to the store."""
 _FIRST_LOOKBACK = timedelta(hours=24)
 
 
@@ -62,6 +69,7 @@ class Scorer:
         )  # fmt: skip
         self._judge = chosen.judge
         self._reader = reader_of(settings, chosen)
+        self._threads = chosen.threads
         self._member = Membership(context.store, context.clock.monotonic)
         duty = Duty(
             lookback=max(_FIRST_LOOKBACK, timedelta(hours=2 * settings.reopen_hours)),
@@ -87,6 +95,7 @@ class Scorer:
         self._last_report = PassReport()
         self._replicas = 0
         self._beater: threading.Thread | None = None
+        self._pass_began: float | None = None
 
     async def start(self) -> Mapping[str, str]:
         """Start the schedule; the first pass begins at once."""
@@ -103,6 +112,7 @@ class Scorer:
             self.backfill, "interval", seconds=every, id="backfill", coalesce=True,
             max_instances=1, misfire_grace_time=None,
         )  # fmt: skip
+        await asyncio.to_thread(self._settle_dead)
         self._beater = threading.Thread(target=self._beat, name="scorer-beat", daemon=True)
         self._beater.start()
         add_jobs(self._scheduler, self._context, self._rests)
@@ -111,6 +121,23 @@ class Scorer:
         self._waker.start()
         self._context.health[self.name] = self.health
         return {"scorer": f"judge {self._judge.name}, every {every:g} s"}
+
+    def _settle_dead(self) -> None:
+        """Book the calls that scorers had under way when they were killed.
+
+        A reply is booked when it comes, so a killed scorer leaves at most a call a thread, and the
+        replies on their way to the store, unbooked. They count as spent: a budget that forgot
+        them would be spent anew by each crash.
+        """
+        with contextlib.suppress(StagewatchError):
+            for member in died(self._context.store, self._member.name):
+                lost = int(member.body.get("threads") or 0)
+                if lost and member.beat.date() == self._clock.now().date():
+                    row = (NOBODY, Spent(calls=_UNBOOKED * lost))
+                    put_spending(self._context.store, [row], at=self._clock.now())
+                    told = {"member": member.member, "calls": _UNBOOKED * lost}
+                    log.warning("a scorer had died; its calls under way are booked", extra=told)
+                bury_member(self._context.store, member.member)
 
     def _rests(self) -> bool:
         """Whether what is done beside scoring is not this scorer's: it ends, or another leads."""
@@ -142,7 +169,7 @@ class Scorer:
         if self._stopping.is_set():
             return None
         with self._running:
-            began = time.monotonic()
+            began = self._pass_began = time.monotonic()
             try:
                 report = self._worker.run_pass(self._stopping.is_set)
             except StagewatchError as error:
@@ -153,6 +180,8 @@ class Scorer:
                 )
                 log.log(level, "scoring pass failed", extra={"error": str(error)})
                 return None
+            finally:
+                self._pass_began = None
             self._last_error = ""
             self._last_end = self._clock.now()
             self._last_report = report
@@ -197,6 +226,7 @@ class Scorer:
         while not self._stopping.is_set():
             try:
                 self._member.beat(self.pulse())
+                self._settle_dead()
             except StagewatchError as error:
                 self._meters.errors.labels(type(error).__name__).inc()
             # Alone on the engine nobody splits turns by it; it is for the pages then.
@@ -226,8 +256,11 @@ class Scorer:
         report, reader = self._last_report, self._reader
         said: dict[str, Any] = {
             "judge": self._judge.name,
+            # How many calls may be under way: what is booked when this scorer is found dead.
+            "threads": self._threads if reader.paid else 0,
             "state": "scoring",
             "why": "",
+            "short": [],
             "lag_s": round(report.lag_s, 1),
             "waiting": report.waiting,
             "replicas": self._replicas,
@@ -236,9 +269,11 @@ class Scorer:
         if reader.budget is not None:
             spent = reader.budget.today()
             said |= {"spent_usd": round(spent.usd, 4), "judge_calls": spent.calls}
-            short = sorted(set(reader.budget.short.values()))
+            short = dict(reader.budget.short)
             if short:
-                said |= {"state": "over budget", "why": "; ".join(short)}
+                # Rules are their project's own: who sees all of them is not told their names.
+                said |= {"state": "over budget", "why": short.get(NOBODY, "budgets of rules")}
+                said["short"] = [{"project": p, "says": says} for (p, _), says in short.items()]
         outage = reader.fuse.state() if reader.fuse is not None else None
         if outage is not None:
             why = f"{outage.kind}; next try in {outage.wait_s:.0f} s"
@@ -252,12 +287,16 @@ class Scorer:
         age = None if end is None else (self._clock.now() - end).total_seconds()
         late = age is not None and age > 3 * every + 60
         says = "starting" if age is None else f"last pass ended {age:.0f} s ago"
+        began = self._pass_began
+        under_way = 0.0 if began is None else time.monotonic() - began
+        if under_way > 3 * every + _LONG_PASS_S:
+            says += f"; one has been under way for {under_way:.0f} s: is the judge slow?"
         if self._last_error:
             says += f"; the last one failed ({self._last_error})"
         pulse = self.pulse()
         if pulse["why"]:
             says += f"; {pulse['state']}: {pulse['why']}"
-        shown = {name: pulse[name] for name in pulse if name not in {"why", "last_pass"}}
+        shown = {n: pulse[n] for n in pulse if n not in {"why", "last_pass", "short", "threads"}}
         # A judge that is away is no reason to send spans elsewhere: paused, and ready.
         paused = {"paused": True} if pulse["state"] == "paused" else {}
         return {"ok": not late and not self._last_error, "says": says, **shown, **paused}

@@ -68,6 +68,9 @@ def _add(
             if not stopping():
                 work()
         except StagewatchError as error:
+            if stopping():
+                # The store is closed under a job that was in the middle of something.
+                return
             log.warning("%s failed; it is tried again", name, extra={"error": str(error)})
 
     scheduler.add_executor(Pool(1), alias=name)

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.trace import Span
 
+from stagewatch.sdk import semconv as key
+from stagewatch.sdk._plain import plain_value
+
 _PLAIN = frozenset({int, float, bool})
+
+_NEEDED = (
+    key.INPUT_MESSAGES,
+    key.CONTEXT_DOCUMENTS,
+    key.CONTEXT_IDS,
+    key.RERANK_INPUT_IDS,
+    key.REQUEST_MODEL,
+    key.RESPONSE_MODEL,
+    key.TURN_INDEX,
+    key.CONVERSATION_ID,
+    key.ERROR_TYPE,
+    key.RERANK_QUERY,
+    key.RETRIEVAL_QUERY,
+    key.REWRITTEN_QUERY,
+    key.OUTPUT_MESSAGES,
+    key.RERANK_DOCUMENTS,
+    key.DOCUMENTS,
+    key.INPUT,
+    key.OUTPUT,
+    key.CUT,
+    key.REDACTED,
+    key.STEP,
+)
+"""What a span must not lose to an attribute count limit, the most needed last."""
+_NEED = {name: rank for rank, name in enumerate(_NEEDED, start=1)}
 
 
 def utf8(text: str) -> str:
@@ -32,21 +60,11 @@ def well_formed(attributes: dict[str, Any]) -> dict[str, Any]:
             if not value.isascii():
                 attributes[name] = utf8(value)
         elif kind not in _PLAIN:
-            attributes[name] = _plain(value)
+            plain = plain_value(value)
+            if type(plain) is tuple:
+                plain = tuple([utf8(item) for item in plain])
+            attributes[name] = utf8(plain) if type(plain) is str else plain
     return attributes
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - the app's own objects
-    if isinstance(value, (list, tuple)):
-        return tuple([utf8(str(item)) for item in value])
-    if isinstance(value, str):
-        return utf8(str(value))
-    for convert in (operator.index, float, str):
-        try:
-            return convert(value)
-        except Exception:  # noqa: BLE001, S112 - not that kind of value
-            continue
-    return type(value).__qualname__
 
 
 def put(span: Span, attributes: dict[str, Any]) -> None:
@@ -58,9 +76,14 @@ def put(span: Span, attributes: dict[str, Any]) -> None:
     span, a limit in sight, a span that somebody else has ended.
     """
     held = getattr(span, "_attributes", None)
-    if type(held) is BoundedAttributes and span.is_recording() and _put_directly(held, attributes):
+    if type(held) is not BoundedAttributes:
+        span.set_attributes(attributes)
         return
-    span.set_attributes(attributes)
+    if span.is_recording() and _put_directly(held, attributes):
+        return
+    # A count limit drops the oldest: what is needed most goes last.
+    by_need = sorted(attributes, key=lambda name: _NEED.get(name, 0))
+    span.set_attributes({name: attributes[name] for name in by_need})
 
 
 def _put_directly(held: BoundedAttributes, attributes: dict[str, Any]) -> bool:
@@ -75,3 +98,25 @@ def _put_directly(held: BoundedAttributes, attributes: dict[str, Any]) -> bool:
     except AttributeError:
         # Another version of OpenTelemetry keeps them elsewhere.
         return False
+
+
+def bytes_of(span: object) -> int:
+    """About how many bytes an ended span takes on the wire: its texts, events included."""
+    size = 512 + _bytes_in(getattr(span, "_attributes", None))
+    for event in getattr(span, "_events", None) or ():
+        size += _bytes_in(event.attributes)
+    return size
+
+
+def _bytes_in(attributes: Mapping[str, Any] | None) -> int:
+    if not attributes:
+        return 0
+    # Not through the mapping: it takes its lock for every value.
+    values: Iterable[Any] = getattr(attributes, "_dict", attributes).values()
+    size = 0
+    for value in values:
+        if type(value) is str:
+            size += len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
+        elif type(value) is tuple:
+            size += sum([len(item) for item in value if type(item) is str])
+    return size

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from stagewatch.sdk._guard import guard
+from stagewatch.sdk._plain import plain_text
 
 Capture = Literal["on", "hashed", "off"]
 Redact = Callable[[str, str], str | None]
@@ -81,9 +82,30 @@ class Notes:
         self.cut: list[str] = []
         self.redacted: list[str] = []
 
+    def size(self) -> tuple[int, int]:
+        """How many of each there are."""
+        return len(self.cut), len(self.redacted)
+
+    def since(self, before: tuple[int, int]) -> Notes:
+        """What was noted since the size was `before`."""
+        notes = Notes()
+        notes.cut, notes.redacted = self.cut[before[0] :], self.redacted[before[1] :]
+        return notes
+
+    def add(self, other: Notes, instead_of: str, name: str) -> None:
+        """Take over what `other` noted, about `name` where it is about `instead_of`."""
+        self.cut += [note.replace(instead_of, name, 1) for note in other.cut]
+        self.redacted += [note.replace(instead_of, name, 1) for note in other.redacted]
+
 
 def admit(
-    content: Content, field: str, key: str, text: str, notes: Notes, cap: int | None = None
+    content: Content,
+    field: str,
+    key: str,
+    text: object,
+    notes: Notes,
+    cap: int | None = None,
+    length: int = 0,
 ) -> str | None:
     """`text` as it may be sent under attribute `key`, or None when it may not.
 
@@ -91,11 +113,14 @@ def admit(
         content: The settings.
         field: Name of the setting that governs this text, e.g. "answer".
         key: Attribute it goes into; noted when the text is cut or withheld.
-        text: The text itself.
+        text: The text itself; anything else is taken as its text.
         notes: Gets one entry for a cut or a withheld text.
         cap: Most characters; `content.max_text` when None.
+        length: Its characters before it got here, when it was shortened already.
     """
     capture: Capture = getattr(content, field)
+    if type(text) is not str:
+        text = plain_text(text)
     if capture != "on":
         notes.redacted.append(key)
         return digest(text) if capture == "hashed" else None
@@ -108,8 +133,8 @@ def admit(
             notes.redacted.append(key)
         text = seen
     limit = content.max_text if cap is None else cap
-    if len(text) > limit:
-        notes.cut.append(f"{key}:{len(text)}")
+    if len(text) > limit or length > limit:
+        notes.cut.append(f"{key}:{max(length, len(text))}")
         return text[:limit]
     return text
 
@@ -117,10 +142,12 @@ def admit(
 def _redacted(redact: Redact, field: str, text: str) -> str | None:
     try:
         seen = redact(field, text)
-    except Exception as error:  # noqa: BLE001 - a callback of the app's inside our own work
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a callback of the app's inside our own work
         # Failing closed: a broken redactor must not let private text out.
         guard.count(
             "redact", "withheld a %s: the redact callback raised %s", field, type(error).__name__
         )
         return None
-    return seen if isinstance(seen, str) else None
+    return plain_text(seen) if isinstance(seen, str) else None

@@ -1,4 +1,4 @@
-"""Reading ranked passages from whatever a retriever returns, and writing them as one JSON list.
+"""Reading ranked passages from whatever a retriever returns.
 
 This is most of what a turn costs on the app's thread, so fields are found in one pass over what a
 document has, not by asking it for every name it might have. Nothing of the app's is called.
@@ -7,11 +7,12 @@ document has, not by asking it for every name it might have. Nothing of the app'
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence, ValuesView
 from typing import Any
 
-from stagewatch.sdk._content import REDACTED_TEXT, Content, Notes, admit
-from stagewatch.sdk._json import ranked_json
+from stagewatch.sdk._guard import guard
+from stagewatch.sdk._plain import plain_text
 
 _NAMES = {
     "content": ("content", "page_content", "text", "document", "body", "passage"),
@@ -38,7 +39,8 @@ _WORDS = ("id", "document_id", "version", "valid_from", "valid_to")
 _CANONICAL = frozenset({*_WORDS, "content", "score_kind"})
 _LISTS = ("documents", "source_nodes", "nodes", "results", "matches", "points", "hits")
 _PLAIN = (str, int, float, bool, type(None))
-
+SOURCE_NAMES = ("source", "file_name", "url")
+"""Where in the metadata a document's name is found when it has none of its own."""
 
 _class_names_of: dict[int, tuple[type, tuple[str, ...]]] = {}
 _MAX_CLASSES = 256
@@ -78,7 +80,7 @@ def _number(value: object) -> float | None:
         return None
     try:
         number = float(value)  # type: ignore[arg-type]  # numpy scalars and Decimals convert too
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # noqa: BLE001 - the app's own number
         return None
     return number if math.isfinite(number) else None
 
@@ -119,6 +121,29 @@ def _split(item: object) -> tuple[object, float | None]:
     return item, None
 
 
+def _row(item: object) -> Mapping[str, Any] | None:
+    """The fields of a tuple that is a row: with named fields, or `(id, text)`, `(id, text, score)`
+    in plain values. The text is the string with spaces where only one has any, else the last.
+    """
+    if not isinstance(item, (tuple, list)):
+        return None
+    names = getattr(item, "_fields", None)
+    if isinstance(names, tuple) and _ALIASES.keys() & set(names):
+        return dict(zip(names, item, strict=False))
+    if not 2 <= len(item) <= 3 or not all(isinstance(v, _PLAIN) for v in item):
+        return None
+    texts = [v for v in item if isinstance(v, str)]
+    rest = [v for v in item if not isinstance(v, str)]
+    if len(texts) == 1 and type(item[0]) is int and item[1] is texts[0]:
+        return {"id": item[0], "content": texts[0], "score": rest[1] if len(rest) > 1 else None}
+    if len(texts) != 2:
+        return None
+    first, second = texts
+    if " " in first and " " not in second:
+        first, second = second, first
+    return {"id": first, "content": second, "score": rest[0] if rest else None}
+
+
 def _is_canonical(item: dict[Any, Any]) -> bool:
     """True for a dict that has our own names and plain values only: it is read as it stands."""
     if type(item.get("content")) is not str:
@@ -136,18 +161,20 @@ def read_document(item: object) -> dict[str, Any]:
     """Plain fields of one retrieved item: id, document_id, version, valid_from, valid_to,
     content, score, score_kind, metadata. Absent fields are left out, but for the content.
 
-    Reads mappings, strings, `(document, score)` pairs, and objects shaped like the documents of
-    LangChain (`page_content`), LlamaIndex (`node`, `score`) or Haystack (`content`, `meta`), or
-    like a vector store's hit (`payload`, `_source`).
+    Reads mappings, strings, `(document, score)` pairs, rows that are tuples, and objects shaped
+    like the documents of LangChain (`page_content`), LlamaIndex (`node`, `score`) or Haystack
+    (`content`, `meta`), or like a vector store's hit (`payload`, `_source`).
     """
     score: float | None = None
     if type(item) is dict:
         if _is_canonical(item):
             return item
     else:
-        item, score = _split(item)
+        row = _row(item)
+        item, score = _split(item) if row is None else (row, None)
     if isinstance(item, str):
-        return {"content": item} if score is None else {"content": item, "score": score}
+        text = plain_text(item)
+        return {"content": text} if score is None else {"content": text, "score": score}
     view = _view(item)
     raw: dict[str, Any] = {}
     if view is not None:
@@ -173,12 +200,13 @@ def _fields(raw: dict[str, Any], score: float | None) -> dict[str, Any]:
     for name in _WORDS:
         value = raw.get(name)
         if value is not None and value != "":
-            fields[name] = value if type(value) is str else str(value)
+            fields[name] = value if type(value) is str else plain_text(value)
     if metadata and "document_id" not in fields:
-        source = metadata.get("source") or metadata.get("file_name") or metadata.get("url")
+        source = next((found for name in SOURCE_NAMES if (found := metadata.get(name))), None)
         if isinstance(source, str):
-            fields["document_id"] = source
-    fields["content"] = raw.get("content", "") if "content" in known else ""
+            fields["document_id"] = plain_text(source)
+    content = raw.get("content", "") if "content" in known else ""
+    fields["content"] = content if type(content) is str else plain_text(content)
     score = _number(raw.get("score")) if score is None else score
     if score is None and "distance" in raw:
         score = _number(raw["distance"])
@@ -186,120 +214,92 @@ def _fields(raw: dict[str, Any], score: float | None) -> dict[str, Any]:
     if score is not None:
         fields["score"] = score
     if "score_kind" in raw:
-        fields["score_kind"] = str(raw["score_kind"])
+        fields["score_kind"] = plain_text(raw["score_kind"])
     if metadata:
         fields["metadata"] = metadata
     return fields
 
 
-def read_documents(result: object) -> list[dict[str, Any]]:
-    """`read_document` of every item of a retriever's result, in its order.
+def _read_each(items: Sequence[object]) -> list[dict[str, Any]]:
+    try:
+        return [read_document(item) for item in items]
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # noqa: BLE001 - told below, for the item that it was
+        return [_read_safely(item) for item in items]
 
-    A mapping or object with a `documents`, `nodes`, `results`, `matches` or `hits` list is opened.
-    Anything that cannot be walked without using it up (a generator) reads as empty.
+
+def _read_safely(item: object) -> dict[str, Any]:
+    try:
+        return read_document(item)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - one bad document keeps its rank
+        guard.count("document", "could not read a document (%s)", type(error).__name__)
+        return {"content": ""}
+
+
+def _column(result: Mapping[str, Any], *names: str) -> list[Any]:
+    found: list[Any] = next(
+        (result[name] for name in names if isinstance(result.get(name), list)), []
+    )
+    # Chroma answers several queries at once: a list of lists, query by query.
+    if found and isinstance(found[0], list):
+        return [value for part in found if isinstance(part, list) for value in part]
+    return list(found)
+
+
+def _read_columns(result: object) -> list[dict[str, Any]] | None:
+    """Chroma's result: one list for each field, side by side."""
+    if not isinstance(result, Mapping) or not isinstance(result.get("ids"), list):
+        return None
+    columns = {
+        "id": _column(result, "ids"),
+        "content": _column(result, "documents", "texts"),
+        "metadata": _column(result, "metadatas"),
+        "distance": _column(result, "distances"),
+        "score": _column(result, "scores"),
+    }
+    count = len(columns["id"])
+    return _read_each(
+        [
+            {name: column[at] for name, column in columns.items() if at < len(column)}
+            for at in range(count)
+        ]
+    )
+
+
+def read_documents(result: object) -> list[dict[str, Any]] | None:
+    """`read_document` of every item of a retriever's result, in its order; None when there is no
+    list of documents to be seen in it, which is not the same as an empty one.
+
+    A mapping or object with a `documents`, `nodes`, `results`, `matches` or `hits` list is opened,
+    and so is one with columns side by side (`ids`, `documents`, `distances`). Nothing is walked
+    that walking could use up or set off.
     """
     if isinstance(result, (list, tuple)):
-        return [read_document(item) for item in result]
+        return _read_each(result)
     if result is None or isinstance(result, (str, bytes, int, float)):
-        return []
+        return None
+    if isinstance(result, (Sequence, ValuesView, set, frozenset, deque)):
+        return _read_each(list(result))
+    columns = _read_columns(result)
+    if columns is not None:
+        return columns
     for name in _LISTS:
         value = result.get(name) if isinstance(result, Mapping) else getattr(result, name, None)
         if isinstance(value, Mapping):
             return read_documents(value)
         if isinstance(value, (list, tuple)):
-            return [read_document(item) for item in value]
-    return []
+            return _read_each(value)
+    return None
 
 
-def _plain_metadata(metadata: Mapping[str, Any], cap: int) -> tuple[dict[str, Any], bool]:
-    kept: dict[str, Any] = {}
-    left = cap
-    for key, value in metadata.items():
-        plain = value if isinstance(value, _PLAIN) else str(value)
-        if isinstance(plain, float) and not math.isfinite(plain):
-            plain = None
-        left -= len(str(key)) + len(str(plain)) + 6
-        if left < 0:
-            return kept, True
-        kept[str(key)] = plain
-    return kept, False
-
-
-def documents_json(
-    documents: list[dict[str, Any]], key: str, content: Content, notes: Notes
-) -> str:
-    """The documents as one JSON list with 1-based ranks, inside the caps of `content`.
-
-    A text that is too long is shortened and keeps its true length in `cut`; when the list as a
-    whole is too long, texts are shortened evenly first and only then the lowest ranks left out:
-    ids, ranks and scores of the best documents always survive.
-    """
-    kept = documents[: content.max_documents]
-    if len(kept) < len(documents):
-        notes.cut.append(f"{key}:{len(documents)} documents")
-    is_open = content.documents == "on" and content.redact is None
-    rows = []
-    for rank, fields in enumerate(kept, start=1):
-        row = fields
-        if not is_open or len(fields["content"]) > content.max_document:
-            row = _admit_text(row, f"{key}[{rank}]", content, notes)
-        if "metadata" in row:
-            row = _metadata_row(row, f"{key}[{rank}].metadata", content, notes)
-        rows.append(row)
-    text = ranked_json(rows)
-    if len(text) <= content.max_json:
-        return text
-    notes.cut.append(f"{key}:{len(text)}")
-    return _squeeze([dict(row) for row in rows], content.max_json)
-
-
-def _admit_text(fields: dict[str, Any], key: str, content: Content, notes: Notes) -> dict[str, Any]:
-    text = fields["content"]
-    shown = admit(content, "documents", key, text, notes, content.max_document)
-    row = {**fields, "content": REDACTED_TEXT if shown is None else shown}
-    if shown is not None and content.documents == "on" and len(shown) < len(text):
-        row["cut"] = len(text)
-    return row
-
-
-def _metadata_row(
-    fields: dict[str, Any], key: str, content: Content, notes: Notes
-) -> dict[str, Any]:
-    row = dict(fields)
-    if content.metadata != "on":
-        del row["metadata"]
-        notes.redacted.append(key)
-        return row
-    row["metadata"], was_cut = _plain_metadata(row["metadata"], content.max_metadata)
-    if was_cut:
-        notes.cut.append(key)
-    if content.redact is not None:
-        shown = {
-            name: admit(content, "metadata", key, value, notes) if isinstance(value, str) else value
-            for name, value in row["metadata"].items()
-        }
-        row["metadata"] = {name: value for name, value in shown.items() if value is not None}
-    return row
-
-
-def _squeeze(rows: list[dict[str, Any]], cap: int) -> str:
-    share = cap // max(1, len(rows))
-    while True:
-        for row in rows:
-            text = row["content"]
-            if len(text) > share:
-                row.setdefault("cut", len(text))
-                row["content"] = text[:share]
-            if share == 0:
-                row.pop("metadata", None)
-        written = ranked_json(rows)
-        if len(written) <= cap:
-            return written
-        if share == 0:
-            if not rows:
-                return written
-            rows = rows[: len(rows) * 3 // 4]
-        share = share * 3 // 4 if share > 16 else 0
+def read_piece(item: object) -> list[dict[str, Any]]:
+    """The documents in one piece that a retriever yields: one document, or a list of them."""
+    if isinstance(item, list) and _row(item) is None and _split(item)[1] is None:
+        return _read_each(item)
+    return [_read_safely(item)]
 
 
 def ids_of(documents: list[dict[str, Any]]) -> list[str] | None:

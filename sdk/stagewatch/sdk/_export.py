@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from opentelemetry import context as otel_context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
+from stagewatch.sdk._attributes import bytes_of
 from stagewatch.sdk._guard import guard, guarded, quiet_here
+from stagewatch.sdk._runtime import EXIT_DEADLINE_S
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -24,21 +25,20 @@ if TYPE_CHECKING:
 MAX_QUEUE_SPANS = 4_096
 MAX_BATCH_SPANS = 256
 SEND_EVERY_S = 1.0
-MAX_TRIES = 3
-"""Times a batch is given to the exporter, which itself tries for its time-out (10 s) each time."""
+MAX_QUEUE_BYTES = 64 << 20
+"""What may wait in all: an app whose collector is away must not run out of memory."""
 
-EXIT_DEADLINE_S = 3.0
-"""Longest the end of the app's process may wait for spans that are still on their way."""
+MAX_BATCH_BYTES = 8 << 20
+"""Of one request, and so of one span: collectors take tens of megabytes at the most."""
 
 EXIT_DEADLINE_FAILING_S = 0.5
-"""The same when the collector did not take the last batch either."""
-
-_SUPPRESS = "suppress_instrumentation"
+"""Instead of `EXIT_DEADLINE_S` when the last try to send failed."""
 
 
 class QueueProcessor(SpanProcessor):
     """Hands ended spans to an exporter that is made on the worker thread, so that the app does not
-    pay for its import. Safe after fork: a child starts with an empty queue and its own thread.
+    pay for its import. Safe after fork: a child starts with an empty queue and its own thread,
+    before which `at_start` is called.
     """
 
     def __init__(
@@ -46,19 +46,27 @@ class QueueProcessor(SpanProcessor):
         make_exporter: Callable[[], SpanExporter],
         *,
         max_queue: int = MAX_QUEUE_SPANS,
+        max_queue_bytes: int = MAX_QUEUE_BYTES,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        at_start: Callable[[], None] = lambda: None,
         send_every_s: float = SEND_EVERY_S,
     ) -> None:
         self._make_exporter = make_exporter
         self._max_queue = max_queue
+        self._max_queue_bytes = max_queue_bytes
+        self._max_batch_bytes = max_batch_bytes
+        self._at_start = at_start
         self._send_every_s = send_every_s
         self._stopped = False
+        self._given_up = False
         self._reset()
 
     def _reset(self) -> None:
         self._exporter: SpanExporter | None = None
-        self._queue: deque[ReadableSpan] = deque()
+        self._queue: deque[tuple[ReadableSpan, int]] = deque()
+        # About: app threads add without a lock, and each batch counts anew.
+        self._bytes = 0
         self._sending = 0
-        self._failing = False
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         # Guards the start of the worker thread only.
@@ -79,7 +87,15 @@ class QueueProcessor(SpanProcessor):
         if len(self._queue) >= self._max_queue:
             guard.count("queue_full", "dropped a span: %d are waiting to be sent", self._max_queue)
             return
-        self._queue.append(span)
+        size = bytes_of(span)
+        if size > self._max_batch_bytes:
+            guard.count("too_large", "dropped a span of %d bytes: too large to be sent", size)
+            return
+        if self._bytes + size > self._max_queue_bytes:
+            guard.count("queue_full", "dropped a span: %d bytes wait to be sent", self._bytes)
+            return
+        self._queue.append((span, size))
+        self._bytes += size
         if self._thread is None:
             self._start()
         if len(self._queue) >= MAX_BATCH_SPANS:
@@ -88,6 +104,7 @@ class QueueProcessor(SpanProcessor):
     def _start(self) -> None:
         with self._start_lock:
             if self._thread is None:
+                self._at_start()
                 thread = threading.Thread(target=self._run, name="stagewatch-sdk", daemon=True)
                 try:
                     thread.start()
@@ -98,8 +115,6 @@ class QueueProcessor(SpanProcessor):
                 self._thread = thread
 
     def _run(self) -> None:
-        # The exporter's own requests must not become spans, nor its retries lines in the app's log.
-        otel_context.attach(otel_context.set_value(_SUPPRESS, True))
         quiet_here()
         while not self._stopped:
             self._wake.wait(self._send_every_s)
@@ -109,34 +124,47 @@ class QueueProcessor(SpanProcessor):
 
     def _send_all(self) -> None:
         while self._queue:
-            batch: list[ReadableSpan] = []
             # Counted before they leave the queue, so that `force_flush` never sees none of them.
             self._sending = MAX_BATCH_SPANS
-            while self._queue and len(batch) < MAX_BATCH_SPANS:
-                batch.append(self._queue.popleft())
+            batch = self._next_batch()
             self._sending = len(batch)
-            self._send(batch)
+            self._bytes = sum([size for _, size in self._queue.copy()])
+            lost = self._send(batch)
+            if self._given_up:
+                return
+            if lost is None or lost:
+                self._count_lost(len(batch), lost or "an error of our own")
             self._sending = 0
 
+    def _next_batch(self) -> list[ReadableSpan]:
+        batch: list[ReadableSpan] = []
+        left = self._max_batch_bytes
+        while self._queue and len(batch) < MAX_BATCH_SPANS and self._queue[0][1] <= left:
+            span, size = self._queue.popleft()
+            batch.append(span)
+            left -= size
+        return batch
+
+    def _count_lost(self, spans: int, reason: str) -> None:
+        message = "lost %d spans: the collector did not take them (%s)"
+        guard.count("not_sent", message, spans, reason, by=spans)
+
     @guarded("send spans")
-    def _send(self, batch: list[ReadableSpan]) -> None:
+    def _send(self, batch: list[ReadableSpan]) -> str:
+        """Why the batch was lost; empty when it was not. The exporter tries again, not we."""
         from opentelemetry.sdk.trace.export import SpanExportResult  # noqa: PLC0415 - see class
 
         if self._exporter is None:
-            self._exporter = self._make_exporter()
-        for _ in range(MAX_TRIES):
-            if self._exporter.export(batch) is SpanExportResult.SUCCESS:
-                self._failing = False
-                return
-            self._failing = True
-            if self._stopped:
-                break
-        guard.count(
-            "not_sent",
-            "lost %d spans: the collector did not take them",
-            len(batch),
-            by=len(batch),
-        )
+            try:
+                self._exporter = self._make_exporter()
+            except OSError as error:
+                return f"certificates: {type(error).__name__}"
+        if self._exporter.export(batch) is SpanExportResult.SUCCESS:
+            return ""
+        return self._trouble() or "refused"
+
+    def _trouble(self) -> str:
+        return getattr(self._exporter, "trouble", "")
 
     def force_flush(self, timeout_millis: int = 10_000) -> bool:
         """Wait until everything queued so far was sent or given up; False on time-out."""
@@ -148,6 +176,16 @@ class QueueProcessor(SpanProcessor):
             time.sleep(0.005)
         return True
 
+    def _wait_for(self, thread: threading.Thread) -> None:
+        began = time.monotonic()
+        while thread.is_alive():
+            # Asked again and again: the first try may fail while we wait.
+            limit_s = EXIT_DEADLINE_FAILING_S if self._trouble() else EXIT_DEADLINE_S
+            left_s = began + limit_s - time.monotonic()
+            if left_s <= 0:
+                return
+            thread.join(min(left_s, 0.05))
+
     def shutdown(self) -> None:
         """Send what is queued for at most `EXIT_DEADLINE_S`, then stop. Later spans are ignored."""
         if self._stopped:
@@ -155,10 +193,10 @@ class QueueProcessor(SpanProcessor):
         self._stopped = True
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(EXIT_DEADLINE_FAILING_S if self._failing else EXIT_DEADLINE_S)
-        exporter, self._exporter = self._exporter, None
+            self._wait_for(self._thread)
         left = len(self._queue) + self._sending
         if left and self._thread is not None and self._thread.is_alive():
+            self._given_up = True
             guard.count("exit", "ended with %d spans unsent", left, by=left)
-        if exporter is not None:
-            exporter.shutdown()
+        if self._exporter is not None:
+            self._exporter.shutdown()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import threading
 import time
 import uuid
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
-from stagewatch.sdk._guard import guard, guarded
+from stagewatch.sdk._guard import guard, guarded, quiet_here
+
+if TYPE_CHECKING:
+    from stagewatch.sdk._http import Poster
 
 FeedbackKind = Literal["thumbs_up", "thumbs_down", "escalated", "disputed", "corrected"]
 KINDS: frozenset[str] = frozenset(
@@ -17,10 +22,8 @@ KINDS: frozenset[str] = frozenset(
 )
 
 _MAX_WAITING = 1_000
-_TRIES = 4
 _TIMEOUT_S = 5.0
 _RETRY_AFTER_S = (0.5, 1.0, 2.0)
-_RETRYABLE = frozenset({408, 429, 502, 503, 504})
 
 
 class FeedbackSender:
@@ -28,9 +31,13 @@ class FeedbackSender:
     the server knows it by its `external_id`, so a repeat changes nothing.
     """
 
-    def __init__(self, url: str, api_key: str | None) -> None:
+    def __init__(
+        self, url: str, api_key: str | None, at_start: Callable[[], None] = lambda: None
+    ) -> None:
         self._url = url.rstrip("/") + "/api/v1/feedback"
         self._api_key = api_key
+        self._at_start = at_start
+        self._poster: Poster | None = None
         self._stopped = threading.Event()
         self.after_fork()
 
@@ -50,6 +57,7 @@ class FeedbackSender:
             return
         with self._lock:
             if self._thread is None:
+                self._at_start()
                 self._thread = threading.Thread(
                     target=self._run, name="stagewatch-feedback", daemon=True
                 )
@@ -74,6 +82,7 @@ class FeedbackSender:
         self._stopped.set()
 
     def _run(self) -> None:
+        quiet_here()
         while True:
             body = self._queue.get()
             try:
@@ -83,32 +92,27 @@ class FeedbackSender:
 
     @guarded("send feedback")
     def _post(self, body: dict[str, Any]) -> None:
-        # Imported where it is used, on our own thread: it is a third of the SDK's import time.
-        import urllib.error  # noqa: PLC0415
-        import urllib.request  # noqa: PLC0415
-
+        if self._poster is None:
+            self._poster = self._make_poster()
         data = json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
+        for wait_s in (*_RETRY_AFTER_S, None):
+            outcome = self._poster.post(data, _TIMEOUT_S)
+            if outcome.body is not None:
+                return
+            if not outcome.again or wait_s is None or self._stopped.wait(wait_s):
+                break
+        message = "lost feedback: the server did not take it (%s)"
+        guard.count("feedback_not_sent", message, outcome.reason)
+
+    def _make_poster(self) -> Poster:
+        # Here, on our own thread: it is not for the app to wait for the imports.
+        from stagewatch.sdk._http import Poster  # noqa: PLC0415
+        from stagewatch.sdk._otlp import tls_files  # noqa: PLC0415
+
+        headers = {"Content-Type": "application/json", "User-Agent": "stagewatch-sdk"}
         if self._api_key:
             headers["Authorization"] = f"Bearer {self._api_key}"
-        why = ""
-        for attempt in range(_TRIES):
-            if attempt and self._stopped.wait(_RETRY_AFTER_S[attempt - 1]):
-                break
-            request = urllib.request.Request(  # noqa: S310 - the address is the app's setting
-                self._url, data=data, headers=headers, method="POST"
-            )
-            try:
-                with urllib.request.urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
-                    return
-            except urllib.error.HTTPError as error:
-                error.close()
-                why = f"HTTP {error.code}"
-                if error.code not in _RETRYABLE:
-                    break
-            except OSError as error:
-                why = type(error).__name__
-        guard.count("feedback_not_sent", "lost feedback: the server did not take it (%s)", why)
+        return Poster(self._url, headers, tls_files(os.environ))
 
 
 def feedback_body(

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from opentelemetry import context as otel_context
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -26,10 +28,11 @@ class Guard:
         self.counts: Counter[str] = Counter()
         self._clock = clock
         self._told_at: dict[str, float] = {}
-        # Guards `counts` and `_told_at`: steps end on any thread.
+        self._told: Counter[str] = Counter()
+        # Guards the dictionaries above: steps end on any thread.
         self._lock = threading.Lock()
 
-    def caught(self, doing: str, error: Exception) -> None:
+    def caught(self, doing: str, error: BaseException) -> None:
         """Count `error` and log its type (never its text: it may hold trace content)."""
         if self.reraise:
             raise error
@@ -44,8 +47,17 @@ class Guard:
             if last is not None and now - last < _TELL_EVERY_S:
                 return
             self._told_at[reason] = now
-            total = self.counts[reason]
+            total = self._told[reason] = self.counts[reason]
         log.warning("stagewatch " + message + " [%d so far]", *values, total)  # noqa: G003
+
+    def tell_rest(self) -> None:
+        """Log the totals that grew since they were last told: the process ends."""
+        with self._lock:
+            grown = [name for name, n in self.counts.items() if n > self._told[name]]
+            self._told.update({name: self.counts[name] - self._told[name] for name in grown})
+            totals = ", ".join(f"{name} {self.counts[name]}" for name in sorted(grown))
+        if totals:
+            log.warning("stagewatch losses in all: %s", totals)
 
     def after_fork(self) -> None:
         """A lock held by another thread while the process forked stays locked: make a new one."""
@@ -63,9 +75,10 @@ def _not_ours(record: logging.LogRecord) -> bool:
 
 
 def quiet_here() -> None:
-    """Keep the encoder's log lines about odd attributes out of the app's log when they come from
-    the calling thread: they show the attribute. Other exporters still log.
+    """Make no noise from the calling thread, which is ours: its requests become no spans, and the
+    encoder's log lines about odd attributes, which show the attribute, stay out of the app's log.
     """
+    otel_context.attach(otel_context.set_value("suppress_instrumentation", True))
     _quiet_threads.add(threading.get_ident())
     for name in _NOISY:
         logging.getLogger(name).addFilter(_not_ours)
@@ -79,7 +92,9 @@ def guarded(doing: str) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
         def safe(*args: P.args, **kwargs: P.kwargs) -> R | None:
             try:
                 return func(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - the SDK's edge to the app
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - the SDK's edge to the app
                 guard.caught(doing, error)
                 return None
 

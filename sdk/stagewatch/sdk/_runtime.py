@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SCOPE = "stagewatch.sdk"
 DEFAULT_APP = "rag"
+EXIT_DEADLINE_S = 3.0
+"""Longest the end of the app's process may wait for what is still on its way."""
 
 
 class Opener(Protocol):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from opentelemetry import trace
 from stagewatch.sdk._content import Capture, Content
 from stagewatch.sdk._feedback import FeedbackSender
 from stagewatch.sdk._guard import guard, guarded, log
-from stagewatch.sdk._runtime import DEFAULT_APP, SCOPE, runtime
+from stagewatch.sdk._runtime import DEFAULT_APP, EXIT_DEADLINE_S, SCOPE, runtime
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from stagewatch.sdk._export import QueueProcessor
 
 DEFAULT_URL = "http://localhost:8600"
-FEEDBACK_EXIT_S = 2.0
 _OTEL_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _LENGTH_LIMITS = (
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
@@ -100,7 +101,19 @@ def _sender(url: str | None, key: str | None) -> FeedbackSender:
         atexit.register(shutdown)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_after_fork)
-    return FeedbackSender(url or os.environ.get("STAGEWATCH_URL") or DEFAULT_URL, key)
+    address = url or os.environ.get("STAGEWATCH_URL", "").strip() or DEFAULT_URL
+    return FeedbackSender(address, key, _end_with_the_child)
+
+
+def _end_with_the_child() -> None:
+    """A child of `multiprocessing` ends without the interpreter's exit functions, with its own.
+
+    Asked for when a thread of ours starts: earlier ones are forgotten when the child begins.
+    """
+    util = sys.modules.get("multiprocessing.util")
+    process = sys.modules.get("multiprocessing.process")
+    if util is not None and process is not None and process.parent_process() is not None:
+        util.Finalize(None, shutdown, exitpriority=0)
 
 
 def _install(
@@ -113,13 +126,17 @@ def _install(
     from stagewatch.sdk._direct import DirectTracer, OwnProvider  # noqa: PLC0415
     from stagewatch.sdk._export import QueueProcessor  # noqa: PLC0415
 
-    processor = QueueProcessor(lambda: _exporter(endpoint, key))
+    processor = QueueProcessor(lambda: _exporter(endpoint, key), at_start=_end_with_the_child)
     _installed.processor = processor
     current = provider or trace.get_tracer_provider()
     if isinstance(current, TracerProvider):
         if named:
             log.info("stagewatch: service, release and environment come from your TracerProvider")
         current.add_span_processor(processor)
+        limits = getattr(current, "_span_limits", None)
+        runtime.content = runtime.content.limited_to(
+            getattr(limits, "max_span_attribute_length", None)
+        )
         runtime.use(current.get_tracer(SCOPE))
         return
     # Our own provider does not end at exit by itself: `shutdown` does it, with a deadline.
@@ -142,7 +159,7 @@ def _exporter(endpoint: str | None, key: str | None) -> SpanExporter:
     # Here, on the worker's thread: it is not for the app to wait for the imports.
     from stagewatch.sdk._otlp import DEFAULT_ENDPOINT, HttpExporter, traces_address  # noqa: PLC0415
 
-    chosen = endpoint or os.environ.get("STAGEWATCH_ENDPOINT")
+    chosen = endpoint or os.environ.get("STAGEWATCH_ENDPOINT", "").strip() or None
     if chosen is None and any(os.environ.get(name) for name in _OTEL_ENDPOINTS):
         return HttpExporter(traces_address(None, os.environ), None, os.environ)
     address = traces_address(chosen or DEFAULT_ENDPOINT, os.environ)
@@ -182,11 +199,12 @@ def _after_fork() -> None:
 @guarded("flush")
 def flush(timeout_s: float = 10.0) -> bool:
     """Wait until spans and feedback queued so far were sent or given up; False on time-out."""
+    until = time.monotonic() + timeout_s
     sent = True
     if _installed.processor is not None:
         sent = _installed.processor.force_flush(int(timeout_s * 1000))
     if runtime.sender is not None:
-        sent = runtime.sender.flush(timeout_s) and sent
+        sent = runtime.sender.flush(max(0.0, until - time.monotonic())) and sent
     return sent
 
 
@@ -198,8 +216,11 @@ def shutdown() -> None:
     runtime.use(None)
     # The content settings stay: a provider of the app's may still send what later stages tell.
     runtime.app_name = DEFAULT_APP
+    until = time.monotonic() + EXIT_DEADLINE_S
     if processor is not None:
         processor.shutdown()
     sender, runtime.sender = runtime.sender, None
     if sender is not None:
-        sender.stop(FEEDBACK_EXIT_S)
+        # Posted by its own thread all the while: the process waits once for both.
+        sender.stop(max(0.0, until - time.monotonic()))
+    guard.tell_rest()

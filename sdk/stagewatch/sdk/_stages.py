@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from opentelemetry.trace import SpanKind
 
 from stagewatch.sdk import semconv as key
 from stagewatch.sdk._content import admit
-from stagewatch.sdk._documents import documents_json, ids_of, read_documents
+from stagewatch.sdk._documents import ids_of, read_documents
 from stagewatch.sdk._guard import guarded
-from stagewatch.sdk._json import compact, messages_json
+from stagewatch.sdk._json import compact
+from stagewatch.sdk._messages import fitting_messages, read_message
+from stagewatch.sdk._passages import documents_json
 from stagewatch.sdk._responses import Reply, read_reply
 from stagewatch.sdk._runtime import runtime
-from stagewatch.sdk._steps import Step
-from stagewatch.sdk._turn import first_text, read_message
+from stagewatch.sdk._steps import Step, named
+from stagewatch.sdk._streams import Collecting, Passages
+from stagewatch.sdk._turn import first_text
 
 _QUERY_NAMES = ("query", "question", "text", "input", "message")
 
@@ -54,7 +57,48 @@ class Rewrite(Step):
         self._put_text("question", key.INPUT, self._question)
 
 
-class Retrieve(Step):
+class _Ranking(Step):
+    """A stage whose result is a list of documents, best first."""
+
+    _documents_key: ClassVar[str]
+    _top_k_names: ClassVar[tuple[str, ...]]
+
+    def __init__(self, name: str, query: Any, options: dict[str, Any]) -> None:  # noqa: ANN401
+        super().__init__(name)
+        self._query = query
+        self._options = options
+
+    def _options_of(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        options = dict(self._options)
+        if options.get("top_k") is None:
+            found = (arguments.get(name) for name in self._top_k_names)
+            asked = next((n for n in found if type(n) is int), None)
+            options["top_k"] = asked or options.get("usual_top_k")
+        return options
+
+    def _query_of(self, arguments: dict[str, Any]) -> str | None:
+        return first_text(arguments, _QUERY_NAMES) if self._query is None else self._query
+
+    def _collecting(self) -> Collecting:
+        return Passages()
+
+    def _take_collected(self, collected: Collecting, error: BaseException | None) -> None:
+        # A stream that nobody began to read says nothing about what was found.
+        if isinstance(collected, Passages) and (collected.rows or error is None):
+            self._take_rows(collected.rows)
+
+    @guarded("record documents")
+    def _take(self, result: object) -> None:
+        rows = read_documents(result)
+        if rows is not None:
+            self._take_rows(rows)
+
+    def _take_rows(self, rows: list[dict[str, Any]]) -> None:
+        name = self._documents_key
+        self._put(name, documents_json(rows, name, runtime.content, self._notes))
+
+
+class Retrieve(_Ranking):
     """One retriever call: a query and its ranked passages."""
 
     _kind = SpanKind.CLIENT
@@ -63,31 +107,21 @@ class Retrieve(Step):
         key.OPERATION: "retrieval",
         key.SPAN_KIND: "RETRIEVER",
     }
+    _documents_key = key.DOCUMENTS
+    _top_k_names = ("top_k", "k", "limit", "n_results")
 
     def __init__(self, query: str | None, options: dict[str, Any]) -> None:
-        source = options.get("source")
-        super().__init__(f"retrieval {source}" if source else "retrieval")
-        self._query = query
-        self._options = options
+        super().__init__(named("retrieval", options.get("source")), query, options)
 
     def _fresh(self, arguments: dict[str, Any]) -> Retrieve:
-        options = dict(self._options)
-        if options.get("top_k") is None:
-            found = (arguments.get(name) for name in ("top_k", "k", "limit", "n_results"))
-            options["top_k"] = next((n for n in found if type(n) is int), None)
-            options["top_k"] = options["top_k"] or options.get("usual_top_k")
-        return Retrieve(self._query or first_text(arguments, _QUERY_NAMES), options)
+        return Retrieve(self._query_of(arguments), self._options_of(arguments))
 
-    @guarded("record documents")
-    def _take(self, result: object) -> None:
-        rows = read_documents(result)
-        kind = self._options.get("score_kind") or next(
-            (row["score_kind"] for row in rows if "score_kind" in row), None
-        )
+    def _take_rows(self, rows: list[dict[str, Any]]) -> None:
+        kind = self._options.get("score_kind")
+        if kind is None:
+            kind = next((row["score_kind"] for row in rows if "score_kind" in row), None)
         self._put(key.SCORE_KIND, kind)
-        self._attributes[key.DOCUMENTS] = documents_json(
-            rows, key.DOCUMENTS, runtime.content, self._notes
-        )
+        super()._take_rows(rows)
 
     def _complete(self) -> None:
         options = self._options
@@ -97,7 +131,7 @@ class Retrieve(Step):
         self._put(key.INDEX_VERSION, options.get("index_version"))
 
 
-class Rerank(Step):
+class Rerank(_Ranking):
     """A second opinion on the order: documents in, documents out."""
 
     _fixed: ClassVar[dict[str, Any]] = {
@@ -105,38 +139,26 @@ class Rerank(Step):
         key.OPERATION: "rerank",
         key.SPAN_KIND: "RERANKER",
     }
+    _documents_key = key.RERANK_DOCUMENTS
+    _top_k_names = ("top_k", "top_n", "k")
 
     def __init__(self, query: str | None, documents: object, options: dict[str, Any]) -> None:
-        model = options.get("model")
-        super().__init__(f"rerank {model}" if model else "rerank")
-        self._query = query
+        super().__init__(named("rerank", options.get("model")), query, options)
         self._documents = documents
-        self._options = options
 
     def _fresh(self, arguments: dict[str, Any]) -> Rerank:
         documents = self._documents
         if documents is None:
             documents = next((v for v in arguments.values() if isinstance(v, (list, tuple))), None)
-        options = dict(self._options)
-        if options.get("top_k") is None:
-            found = (arguments.get(name) for name in ("top_k", "top_n", "k"))
-            options["top_k"] = next((n for n in found if type(n) is int), None)
-            options["top_k"] = options["top_k"] or options.get("usual_top_k")
-        return Rerank(self._query or first_text(arguments, _QUERY_NAMES), documents, options)
+        return Rerank(self._query_of(arguments), documents, self._options_of(arguments))
 
+    @guarded("record a reranker's input")
     def _begin(self) -> None:
-        if self._documents is not None:
-            # Now, not at the end: rerankers like to sort the list in place.
-            ids = ids_of(read_documents(self._documents))
-            if ids:
-                self._attributes[key.RERANK_INPUT_IDS] = ids
-
-    @guarded("record reranked documents")
-    def _take(self, result: object) -> None:
-        rows = read_documents(result)
-        self._attributes[key.RERANK_DOCUMENTS] = documents_json(
-            rows, key.RERANK_DOCUMENTS, runtime.content, self._notes
-        )
+        # Now, not at the end: rerankers like to sort the list in place.
+        rows = read_documents(self._documents)
+        ids = ids_of(rows) if rows else None
+        if ids:
+            self._attributes[key.RERANK_INPUT_IDS] = ids
 
     def _complete(self) -> None:
         self._put_text("question", key.RERANK_QUERY, self._query)
@@ -155,7 +177,7 @@ class Generate(Step):
     }
 
     def __init__(self, model: str | None, options: dict[str, Any]) -> None:
-        super().__init__(f"chat {model}" if model else "chat")
+        super().__init__(named("chat", model))
         self._model = model
         self._options = options
 
@@ -165,7 +187,9 @@ class Generate(Step):
             if options.get("context") is None and isinstance(arguments.get(name), (list, tuple)):
                 options["context"] = arguments[name]
         for name in ("messages", "input", "prompt"):
-            if options.get("messages") is None and isinstance(arguments.get(name), (list, str)):
+            if options.get("messages") is None and isinstance(
+                arguments.get(name), (list, tuple, str)
+            ):
                 options["messages"] = arguments[name]
         model = self._model
         if model is None and isinstance(arguments.get("model"), str):
@@ -178,17 +202,17 @@ class Generate(Step):
         if not self._live:
             return
         rows = read_documents(documents)
-        ids = ids_of(rows)
+        if rows is None:
+            return
         self._attributes[key.CONTEXT_IDS] = [row["id"] for row in rows if "id" in row]
-        if ids is None:
-            self._attributes[key.CONTEXT_DOCUMENTS] = documents_json(
-                rows, key.CONTEXT_DOCUMENTS, runtime.content, self._notes
-            )
+        if ids_of(rows) is None:
+            name = key.CONTEXT_DOCUMENTS
+            self._put(name, documents_json(rows, name, runtime.content, self._notes))
 
     @guarded("record messages")
     def messages(self, messages: object) -> None:
         """The prompt as sent: a string, or a list of messages."""
-        if self._live and messages:
+        if self._live and isinstance(messages, (str, list, tuple)) and messages:
             self._put(key.INPUT_MESSAGES, self._messages_json(messages))
 
     @guarded("record usage")
@@ -210,17 +234,17 @@ class Generate(Step):
         if self._options.get("messages") is not None:
             self.messages(self._options["messages"])
 
-    def _messages_json(self, messages: object) -> str | None:
+    def _messages_json(self, messages: str | Sequence[object]) -> str | None:
         if isinstance(messages, str):
             messages = [("user", messages)]
         rows = []
-        for message in messages if isinstance(messages, (list, tuple)) else ():
+        for message in messages:
             role, text = read_message(message)
             shown = admit(runtime.content, "messages", key.INPUT_MESSAGES, text, self._notes)
             if shown is None:
                 return None
             rows.append((role, shown))
-        return messages_json(rows)
+        return fitting_messages(rows, key.INPUT_MESSAGES, runtime.content.max_json, self._notes)
 
     @guarded("record a reply")
     def _take(self, result: object) -> None:
@@ -237,13 +261,16 @@ class Generate(Step):
         self._put(key.FINISH_REASONS, reply.finish_reasons or None)
         if reply.text is None:
             return
-        shown = admit(runtime.content, "answer", key.OUTPUT_MESSAGES, reply.text, self._notes)
+        name, content, notes = key.OUTPUT_MESSAGES, runtime.content, self._notes
+        before = notes.size()
+        shown = admit(content, "answer", name, reply.text, notes, length=reply.length)
+        if self._turn is not None:
+            self._turn.answered(shown, notes.since(before) if notes.size() != before else None)
         if shown is None:
             return
-        if self._turn is not None:
-            self._turn.answered(shown)
         finish = reply.finish_reasons[0] if reply.finish_reasons else None
-        self._attributes[key.OUTPUT_MESSAGES] = messages_json([("assistant", shown)], finish)
+        rows = [("assistant", shown)]
+        self._put(name, fitting_messages(rows, name, content.max_json, notes, finish))
 
     def _complete(self) -> None:
         options = self._options

@@ -6,6 +6,7 @@ app's own code (the body of a `with`) never runs under the guard.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -26,9 +27,10 @@ from stagewatch.sdk import semconv as key
 from stagewatch.sdk._attributes import put, utf8, well_formed
 from stagewatch.sdk._content import Notes, admit
 from stagewatch.sdk._guard import guarded
+from stagewatch.sdk._plain import plain_text
 from stagewatch.sdk._responses import Reply
 from stagewatch.sdk._runtime import runtime
-from stagewatch.sdk._streams import Reading, StreamProxy, is_stream
+from stagewatch.sdk._streams import Answer, Collecting, Reading, is_stream, stream_proxy
 
 if TYPE_CHECKING:
     from stagewatch.sdk._turn import Turn
@@ -40,6 +42,12 @@ R = TypeVar("R")
 current_turn: ContextVar[Turn | None] = ContextVar("stagewatch_turn", default=None)
 
 _MAX_ERROR = 1_000
+
+
+def named(word: str, value: object) -> str:
+    """A span's name: the word, and what it is about if that is given."""
+    text = "" if value is None else plain_text(value)
+    return f"{word} {text}" if text else word
 
 
 class Step:
@@ -97,8 +105,7 @@ class Step:
         self._leave(error)
 
     async def __aenter__(self) -> Self:
-        self._open()
-        return self
+        return self.__enter__()
 
     async def __aexit__(
         self,
@@ -131,7 +138,12 @@ class Step:
         self._live = self._span.is_recording()
         self._attach(context)
         if self._live:
-            self._begin()
+            try:
+                self._begin()
+            except (KeyboardInterrupt, SystemExit) as error:
+                # The block is never entered, and so never left.
+                self._leave(error)
+                raise
 
     def _begin(self) -> None:
         """First words of a subclass, once its span is open."""
@@ -162,34 +174,38 @@ class Step:
 
     def _finish(self, error: BaseException | None) -> None:
         span = self._span
-        if self._live:
-            self._live = False
-            attributes = self._attributes
+        if not self._live:
+            span.end()
+            return
+        self._live = False
+        attributes, notes = self._attributes, self._notes
+        try:
             if error is not None:
                 self._fail(error)
             self._complete()
             if self._turn is not None and self._turn is not self:
                 attributes.update(self._turn.shared)
-            if self._notes.cut:
-                attributes[key.CUT] = self._notes.cut
-            if self._notes.redacted:
-                attributes[key.REDACTED] = self._notes.redacted
+            if notes.cut:
+                attributes[key.CUT] = notes.cut
+            if notes.redacted:
+                attributes[key.REDACTED] = notes.redacted
             put(span, well_formed(attributes))
-        span.end()
+        finally:
+            span.end()
 
     def _complete(self) -> None:
         """Last words of a subclass before its attributes are written."""
 
+    @guarded("note an error")
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit):
             self._attributes[key.STREAM_CLOSED_EARLY] = True
             return
         kind = type(error).__qualname__
         self._attributes[key.ERROR_TYPE] = kind
-        text = admit(
-            runtime.content, "error", "status.message", str(error), self._notes, _MAX_ERROR
-        )
-        self._span.set_status(Status(StatusCode.ERROR, f"{kind}: {text}" if text else kind))
+        text = admit(runtime.content, "error", "status.message", error, self._notes, _MAX_ERROR)
+        told = utf8(f"{kind}: {text}" if text else kind)
+        self._span.set_status(Status(StatusCode.ERROR, told))
 
     # -- results -----------------------------------------------------------------------------
 
@@ -198,19 +214,29 @@ class Step:
         raise NotImplementedError
 
     @guarded("follow a stream")
-    def _follow(self, stream: object) -> StreamProxy:
-        self._reading = Reading(self._streamed, runtime.content.max_text)
-        return StreamProxy(stream, self._reading)
+    def _follow(self, stream: object) -> object:
+        self._reading = Reading(self._streamed, self._collecting())
+        return cast("object", stream_proxy(stream, self._reading))
 
-    def _streamed(self, reply: Reply, error: BaseException | None) -> None:
+    def _collecting(self) -> Collecting:
+        """What this stage reads of a stream."""
+        content = runtime.content
+        # A hash of a beginning would not be the hash of the text.
+        return Answer(content.max_text if content.answer == "on" else sys.maxsize)
+
+    def _streamed(self, collected: Collecting, error: BaseException | None) -> None:
         self._reading = None
         if not self._live:
             return
-        self._take_reply(reply)
+        self._take_collected(collected, error)
         if self._left:
             self._finish(error)
         elif error is not None and not isinstance(error, GeneratorExit):
             self._fail(error)
+
+    def _take_collected(self, collected: Collecting, error: BaseException | None) -> None:  # noqa: ARG002 - for subclasses
+        if isinstance(collected, Answer):
+            self._take_reply(collected.reply())
 
     def _take_reply(self, reply: Reply) -> None:
         if reply.text is not None:
@@ -222,6 +248,7 @@ class Step:
         if value is not None:
             self._attributes[name] = value
 
-    def _put_text(self, field: str, name: str, text: str | None) -> None:
+    def _put_text(self, field: str, name: str, text: object, length: int = 0) -> None:
         if text is not None:
-            self._put(name, admit(runtime.content, field, name, text, self._notes))
+            shown = admit(runtime.content, field, name, text, self._notes, length=length)
+            self._put(name, shown)

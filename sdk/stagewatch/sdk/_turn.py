@@ -9,12 +9,19 @@ from typing import Any, ClassVar
 from opentelemetry.context import Context
 
 from stagewatch.sdk import semconv as key
-from stagewatch.sdk._content import admit
+from stagewatch.sdk._content import Notes, admit
 from stagewatch.sdk._guard import guarded
 from stagewatch.sdk._json import compact
-from stagewatch.sdk._responses import read_reply, text_of
+from stagewatch.sdk._messages import read_message
+from stagewatch.sdk._plain import plain_text
+from stagewatch.sdk._responses import Reply, field_of, read_reply
 from stagewatch.sdk._runtime import runtime
 from stagewatch.sdk._steps import Step, current_turn
+
+_NOT_ASKED = frozenset(
+    {"conversation_id", "user_id", "turn_index", "history", "session_id", "thread_id", "model"}
+)
+"""Arguments that are never the question, though they may be the first text."""
 
 Message = Mapping[str, Any] | tuple[str, str]
 
@@ -29,13 +36,14 @@ class Turn(Step):
     }
 
     def __init__(self, question: str | None, options: dict[str, Any]) -> None:
-        app = options.get("app") or runtime.app_name
-        super().__init__(f"invoke_workflow {app}")
-        self._app = app
+        app = options.get("app")
+        self._app = (plain_text(app) if app is not None else "") or runtime.app_name
+        super().__init__(f"invoke_workflow {self._app}")
         self._question = question
         self._options = options
         self._turn_token: Token[Turn | None] | None = None
-        self._answer: str | None = None
+        self._answer: Reply | None = None
+        self._said: tuple[str | None, Notes | None] | None = None
         self.shared: dict[str, Any] = {}
 
     @property
@@ -43,6 +51,7 @@ class Turn(Step):
         """`{trace_id}-{span_id}`: the id of this turn in the UI and the API."""
         return f"{self.trace_id}-{self.span_id}"
 
+    @guarded("note a refusal")
     def refused(self, refused: bool = True) -> None:  # noqa: FBT001 - reads as a sentence
         """Say that the app declined to answer (or that it did not)."""
         self._attributes[key.REFUSED] = bool(refused)
@@ -50,13 +59,17 @@ class Turn(Step):
     @guarded("tag a turn")
     def tag(self, **tags: object) -> None:
         """Add free tags: `t.tag(channel="email", shop="de")`."""
+        self._tag(tags)
+
+    def _tag(self, tags: Mapping[str, object]) -> None:
         for name, value in tags.items():
-            self._attributes[key.TAG_PREFIX + name] = str(value)
+            self._attributes[key.TAG_PREFIX + plain_text(name)] = plain_text(value)
 
     def _fresh(self, arguments: dict[str, Any]) -> Turn:
         question = self._question
         if question is None:
-            question = first_text(arguments, ("question", "query", "message", "input", "text"))
+            asked = {name: value for name, value in arguments.items() if name not in _NOT_ASKED}
+            question = first_text(asked, ("question", "query", "message", "input", "text"))
         options = dict(self._options)
         for name in ("conversation_id", "user_id", "turn_index", "history"):
             if options.get(name) is None and arguments.get(name) is not None:
@@ -67,6 +80,13 @@ class Turn(Step):
         self._turn = None
         self._share()
         self._describe()
+        options = self._options
+        if options.get("history") is not None:
+            self._describe_history()
+        if options.get("tags") is not None:
+            self._describe_tags()
+        if options.get("probe") is not None:
+            self._describe_probe()
 
     def _attach(self, context: Context | None = None) -> None:
         super()._attach(context)
@@ -87,9 +107,11 @@ class Turn(Step):
         conversation = self._options.get("conversation_id")
         user = self._options.get("user_id")
         if conversation is not None:
-            self.shared[key.CONVERSATION_ID] = self.shared[key.SESSION_ID] = str(conversation)
+            self.shared[key.CONVERSATION_ID] = self.shared[key.SESSION_ID] = plain_text(
+                conversation
+            )
         if user is not None:
-            shown = admit(runtime.content, "user_id", key.USER_ID, str(user), self._notes)
+            shown = admit(runtime.content, "user_id", key.USER_ID, user, self._notes)
             if shown is not None:
                 self.shared[key.USER_ID] = shown
 
@@ -103,41 +125,61 @@ class Turn(Step):
         self._put(key.PROMPT_VERSION, options.get("prompt_version"))
         self._put(key.RELEASE, options.get("release"))
         self._put(key.REUSED_FROM, options.get("reused_from"))
-        if options.get("probe"):
+
+    # One by one, so that a bad option costs that option only.
+    @guarded("note a probe")
+    def _describe_probe(self) -> None:
+        if self._options["probe"]:
             self._attributes[key.PROBE] = True
-        history = options.get("history")
+
+    @guarded("note the history")
+    def _describe_history(self) -> None:
+        history = self._options["history"]
         if history:
             self._put(key.HISTORY, self._history(history))
-        for name, value in (options.get("tags") or {}).items():
-            self._attributes[key.TAG_PREFIX + str(name)] = str(value)
+
+    @guarded("tag a turn")
+    def _describe_tags(self) -> None:
+        tags = self._options["tags"]
+        if tags:
+            self._tag(tags)
 
     def _history(self, history: Sequence[Message]) -> str | None:
-        rows: list[dict[str, str]] = []
-        left = runtime.content.max_json
+        rows: list[str] = []
+        left = runtime.content.max_json - 2
         # The newest messages matter most: fill from the end, then turn around.
         for message in reversed(list(history)):
             role, text = read_message(message)
             shown = admit(runtime.content, "history", key.HISTORY, text, self._notes)
             if shown is None:
                 return None
-            left -= len(shown) + len(role) + 40
+            row = compact({"role": role, "content": shown})
+            left -= len(row) + 1
             if left < 0:
                 self._notes.cut.append(f"{key.HISTORY}:{len(history)} messages")
                 break
-            rows.append({"role": role, "content": shown})
+            rows.append(row)
         rows.reverse()
-        return compact(rows)
+        return f"[{','.join(rows)}]" if rows else None
 
     @guarded("record an answer")
     def _take(self, result: object) -> None:
-        text = read_reply(result).text
-        if text is not None:
-            self._answer = text
+        self._take_reply(read_reply(result))
 
-    def answered(self, text: str) -> None:
-        """What a model call of this turn said: the answer, unless the app records another."""
-        if key.OUTPUT not in self._attributes and self._live:
-            self._attributes[key.OUTPUT] = text
+    def _take_reply(self, reply: Reply) -> None:
+        if reply.text is not None:
+            self._answer = reply
+
+    def answered(self, text: str | None, notes: Notes | None) -> None:
+        """What a model call of this turn said: the answer when it is the last and the app records
+        none itself.
+
+        Args:
+            text: As it may be sent; None when it may not.
+            notes: What was cut or withheld of it, if anything was.
+        """
+        if self._live:
+            self._said = (text, notes)
 
     def rewritten(self, query: str) -> None:
         """The query a rewrite stage of this turn came to."""
@@ -146,28 +188,12 @@ class Turn(Step):
 
     def _complete(self) -> None:
         if self._answer is not None:
-            self._put_text("answer", key.OUTPUT, self._answer)
-
-
-# LangChain's words for them.
-_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
-
-
-def read_message(message: object) -> tuple[str, str]:
-    """(role, text) of one message: a mapping, a `(role, text)` pair or a library's object."""
-    if isinstance(message, (tuple, list)) and len(message) == 2:
-        role, content = message
-        return _ROLES.get(role, str(role)), text_of(content) or ""
-    if isinstance(message, Mapping):
-        role, content = message.get("role"), message.get("content")
-    else:
-        role = getattr(message, "role", None) or getattr(message, "type", None)
-        content = getattr(message, "content", None)
-        if content is None:
-            content = getattr(message, "text", None)
-    # Enums of LlamaIndex and Haystack carry the word in `value`.
-    role = str(getattr(role, "value", role) or "user")
-    return _ROLES.get(role, role), text_of(content) or ""
+            self._put_text("answer", key.OUTPUT, self._answer.text, self._answer.length)
+        elif self._said is not None:
+            text, notes = self._said
+            self._put(key.OUTPUT, text)
+            if notes is not None:
+                self._notes.add(notes, key.OUTPUT_MESSAGES, key.OUTPUT)
 
 
 def first_text(arguments: dict[str, Any], names: Sequence[str]) -> str | None:
@@ -177,7 +203,7 @@ def first_text(arguments: dict[str, Any], names: Sequence[str]) -> str | None:
             return arguments[name]  # type: ignore[no-any-return]
     for value in arguments.values():
         # LlamaIndex wraps the query in a bundle.
-        text = value if isinstance(value, str) else getattr(value, "query_str", None)
+        text = value if isinstance(value, str) else field_of(value, "query_str")
         if isinstance(text, str):
             return text
     # Varying arguments are one entry: a sequence or a mapping.

@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Any, ParamSpec, TypeVar, cast
 
 from stagewatch.sdk._guard import guarded
-from stagewatch.sdk._runtime import runtime
 from stagewatch.sdk._steps import Step
 from stagewatch.sdk._streams import Reading
 
@@ -119,31 +118,47 @@ def _wrap_coroutine(
 
 
 class _Driven:
-    """A stage that is current only between `resume` and `pause`."""
+    """A generator's stage: current only while the generator itself runs. Without a stage, which
+    could not be made, it lets everything pass.
+    """
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step | None) -> None:
         self._step = step
-        self._reading = Reading(step._streamed, runtime.content.max_text)  # noqa: SLF001
+        self._reading: Reading | None = None
+        self._open()
 
     @guarded("open a stage")
-    def open(self) -> None:
-        self._step._open()  # noqa: SLF001
-        self._step._detach()  # noqa: SLF001
-        self._step._left = True  # noqa: SLF001
+    def _open(self) -> None:
+        step = self._step
+        if step is not None:
+            self._reading = Reading(step._streamed, step._collecting())  # noqa: SLF001
+            step._open()  # noqa: SLF001
+            step._detach()  # noqa: SLF001
+            step._left = True  # noqa: SLF001
 
     @guarded("resume a stage")
     def resume(self) -> None:
-        self._step._attach()  # noqa: SLF001
+        """The generator runs from here on."""
+        if self._step is not None:
+            self._step._attach()  # noqa: SLF001
 
     @guarded("pause a stage")
     def pause(self) -> None:
-        self._step._detach()  # noqa: SLF001
+        """The code that reads the generator runs from here on."""
+        if self._step is not None:
+            self._step._detach()  # noqa: SLF001
 
     def piece(self, item: object) -> None:
-        self._reading.piece(item)
+        """The generator yielded `item`."""
+        self.pause()
+        if self._reading is not None:
+            self._reading.piece(item)
 
-    def finish(self, error: BaseException | None) -> None:
-        self._reading.finish(error)
+    def ended(self, error: BaseException) -> None:
+        """The generator ended with `error`, its ordinary end included."""
+        self.pause()
+        if self._reading is not None:
+            self._reading.ended(error)
 
 
 def _wrap_generator(
@@ -153,46 +168,31 @@ def _wrap_generator(
 ) -> Callable[..., Generator[Any, Any, Any]]:
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401
         inner = func(*args, **kwargs)
-        step = _new_step(template, signature, args, kwargs)
-        if step is None:
-            return (yield from inner)
-        driven = _Driven(step)
-        driven.open()
+        driven = _Driven(_new_step(template, signature, args, kwargs))
         resume: Callable[[], Any] = functools.partial(next, inner)
         while True:
             driven.resume()
             try:
                 item = resume()
-            except StopIteration as stop:
-                driven.pause()
-                driven.finish(None)
-                return stop.value
             except BaseException as error:
-                driven.pause()
-                driven.finish(error)
+                driven.ended(error)
+                if isinstance(error, StopIteration):
+                    return error.value
                 raise
-            driven.pause()
             driven.piece(item)
             try:
-                sent = yield item
-            except GeneratorExit:
-                _close(inner, driven)
+                resume = functools.partial(inner.send, (yield item))
+            except GeneratorExit as closed:
+                driven.resume()
+                try:
+                    inner.close()
+                finally:
+                    driven.ended(closed)
                 raise
             except BaseException as thrown:  # noqa: BLE001 - handed on to the app's generator
                 resume = functools.partial(inner.throw, thrown)
-            else:
-                resume = functools.partial(inner.send, sent)
 
     return call
-
-
-def _close(inner: Generator[Any, Any, Any], driven: _Driven) -> None:
-    driven.resume()
-    try:
-        inner.close()
-    finally:
-        driven.pause()
-        driven.finish(GeneratorExit())
 
 
 def _wrap_async_generator(
@@ -202,43 +202,28 @@ def _wrap_async_generator(
 ) -> Callable[..., AsyncGenerator[Any, Any]]:
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:  # noqa: ANN401
         inner = func(*args, **kwargs)
-        step = _new_step(template, signature, args, kwargs)
-        if step is None:
-            step = Step("")
-        driven = _Driven(step)
-        driven.open()
+        driven = _Driven(_new_step(template, signature, args, kwargs))
         resume: Callable[[], Awaitable[Any]] = inner.__anext__
         while True:
             driven.resume()
             try:
                 item = await resume()
-            except StopAsyncIteration:
-                driven.pause()
-                driven.finish(None)
-                return
             except BaseException as error:
-                driven.pause()
-                driven.finish(error)
+                driven.ended(error)
+                if isinstance(error, StopAsyncIteration):
+                    return
                 raise
-            driven.pause()
             driven.piece(item)
             try:
-                sent = yield item
-            except GeneratorExit:
-                await _aclose(inner, driven)
+                resume = functools.partial(inner.asend, (yield item))
+            except GeneratorExit as closed:
+                driven.resume()
+                try:
+                    await inner.aclose()
+                finally:
+                    driven.ended(closed)
                 raise
             except BaseException as thrown:  # noqa: BLE001 - handed on to the app's generator
                 resume = functools.partial(inner.athrow, thrown)
-            else:
-                resume = functools.partial(inner.asend, sent)
 
     return call
-
-
-async def _aclose(inner: AsyncGenerator[Any, Any], driven: _Driven) -> None:
-    driven.resume()
-    try:
-        await inner.aclose()
-    finally:
-        driven.pause()
-        driven.finish(GeneratorExit())

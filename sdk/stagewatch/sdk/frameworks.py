@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from stagewatch.sdk._guard import guarded
 from stagewatch.sdk._stages import Generate, Rerank, Retrieve
-from stagewatch.sdk._standin import Again, stand_in
+from stagewatch.sdk._standin import LANGCHAIN_COMPOSED, Again, Later, is_stand_in, stand_in
 from stagewatch.sdk._steps import Step
 
 T = TypeVar("T")
@@ -30,8 +30,15 @@ _RETRIEVING = (
     "run",
     "run_async",
     "similarity_search",
+    "asimilarity_search",
     "similarity_search_with_score",
+    "asimilarity_search_with_score",
+    "similarity_search_with_relevance_scores",
+    "asimilarity_search_with_relevance_scores",
+    "max_marginal_relevance_search",
+    "amax_marginal_relevance_search",
     "search",
+    "asearch",
     "query",
 )
 _RERANKING = (
@@ -46,11 +53,15 @@ _RERANKING = (
 )
 _TOP_K = ("similarity_top_k", "_similarity_top_k", "top_k", "top_n")
 _CALLING = ("create", "parse")
+_CALLING_COMPOSED = frozenset({"stream"})
+"""openai's streaming helpers, which call `create`."""
 _COPYING = ("with_options", "copy")
+_RAW = ("with_raw_response", "with_streaming_response")
 
 
 def _watch(inner: T, names: tuple[str, ...], make: Callable[[], Step], again: Again) -> T:
-    made = _stand_in(inner, names, make, again)
+    # Watched already: twice would tell each call twice.
+    made = None if is_stand_in(inner) else _stand_in(inner, names, make, again)
     return inner if made is None else cast("T", made)
 
 
@@ -63,7 +74,8 @@ def _stand_in(
         method = getattr(inner, name, None)
         if callable(method):
             replaced[name] = make()(method)
-    return stand_in(inner, replaced, again) if replaced else None
+    composed = LANGCHAIN_COMPOSED if "invoke" in replaced else frozenset()
+    return stand_in(inner, replaced, again, composed) if replaced else None
 
 
 @guarded("read an object's settings")
@@ -102,11 +114,13 @@ def watch_reranker(reranker: T, *, model: str | None = None, top_k: int | None =
 
 
 def watch_openai(client: T) -> T:
-    """A stand-in for an openai client, sync or async: `create` and `parse` of `chat.completions`
-    and `responses` are `generate` stages with model, messages, answer and token counts. Streams
-    come back as streams, and copies of the client (`with_options`) are watched too.
+    """A stand-in for an openai client, sync or async: `create`, `parse` and `stream` of
+    `chat.completions` (`beta` too), `responses` and `completions` are `generate` stages with model,
+    messages, answer and token counts. Streams come back as streams, and copies of the client
+    (`with_options`) are watched too. So are calls through `with_raw_response`; of a raw stream, or
+    through `with_streaming_response`, the answer is not captured.
     """
-    made = _stand_in_openai(client)
+    made = None if is_stand_in(client) else _stand_in_openai(client)
     return client if made is None else cast("T", made)
 
 
@@ -114,25 +128,64 @@ def watch_openai(client: T) -> T:
 def _stand_in_openai(client: Any) -> object | None:  # noqa: ANN401
     found: dict[str, Any] = {}
     chat = getattr(client, "chat", None)
-    completions = getattr(chat, "completions", None)
-    if completions is not None:
-        found["chat"] = stand_in(chat, {"completions": _watch_calls(completions)}, _as_it_is)
-    responses = getattr(client, "responses", None)
-    if responses is not None:
-        found["responses"] = _watch_calls(responses)
+    if getattr(chat, "completions", None) is not None:
+        found["chat"] = _watch_chat(chat)
+    for name in ("responses", "completions"):
+        resource = getattr(client, name, None)
+        if resource is not None:
+            found[name] = _watch_calls(resource)
     if not found:
         return None
     copying = {name: getattr(client, name, None) for name in _COPYING}
     found |= {name: _watching(method) for name, method in copying.items() if callable(method)}
+    found |= _raw_ways(client, watch_openai)
+    if hasattr(type(client), "beta"):
+        found["beta"] = Later(lambda: _watch_beta(client.beta))
     return cast("object", stand_in(client, found, watch_openai))
 
 
-def _watch_calls(resource: object) -> object:
-    return _watch(resource, _CALLING, lambda: Generate(None, {"provider": "openai"}), _watch_calls)
+def _raw_ways(holder: Any, watch: Again) -> dict[str, Any]:  # noqa: ANN401
+    def later(name: str) -> Later:
+        return Later(lambda: watch(getattr(holder, name)))
+
+    return {name: later(name) for name in _RAW if hasattr(type(holder), name)}
 
 
-def _as_it_is(inner: object) -> object:
-    return inner
+@guarded("watch a client")
+def _watched_chat(chat: Any) -> object:  # noqa: ANN401
+    return cast(
+        "object", stand_in(chat, {"completions": _watch_calls(chat.completions)}, _watch_chat)
+    )
+
+
+def _watch_chat(chat: Any) -> Any:  # noqa: ANN401
+    return _watched_chat(chat) or chat
+
+
+def _watch_beta(beta: Any) -> Any:  # noqa: ANN401
+    if getattr(beta, "chat", None) is None:
+        return beta
+    return stand_in(beta, {"chat": _watch_chat(beta.chat)}, _watch_beta)
+
+
+def _watch_calls(resource: Any) -> Any:  # noqa: ANN401
+    if is_stand_in(resource):
+        return resource
+    return _watched_calls(resource) or resource
+
+
+@guarded("watch a client")
+def _watched_calls(resource: Any) -> object | None:  # noqa: ANN401
+    methods = {name: getattr(resource, name, None) for name in _CALLING}
+    replaced: dict[str, Any] = {
+        name: Generate(None, {"provider": "openai"})(method)
+        for name, method in methods.items()
+        if callable(method)
+    }
+    if not replaced:
+        return None
+    replaced |= _raw_ways(resource, _watch_calls)
+    return cast("object", stand_in(resource, replaced, _watch_calls, _CALLING_COMPOSED))
 
 
 def _watching(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -50,6 +50,8 @@ def get_alerts(context: ContextDep, caller: Reader, state: str | None = None) ->
 def get_alert_deliveries(context: ContextDep, caller: Reader, alert_id: str) -> Response:
     """Messages about one alert, newest first."""
     found = recent_deliveries(context.store, caller.project, alert_id=alert_id)
+    if not found and not get_alert(context.store, caller.project, alert_id, context.clock.now()):
+        raise NotFoundError(f"no alert {alert_id!r} in project {caller.project!r}")
     return json_response(page_json([delivery_view(item) for item in found]))
 
 

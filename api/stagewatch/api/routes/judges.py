@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from stagewatch.api.deps import Admin, Caller, ContextDep, Reader, Writer
+from stagewatch.api.deps import Admin, Caller, ContextDep, Reader
 from stagewatch.api.routes.turns import json_response
 from stagewatch.core.codec import to_json, to_plain
+from stagewatch.core.errors import ConflictError
 from stagewatch.core.service import Context
 from stagewatch.core.store.canary import judges_seen
 from stagewatch.core.store.documents import audit
@@ -20,6 +22,8 @@ from stagewatch.scorer.canary.watch import CanaryRun, run_canary, runs_of
 router = APIRouter(tags=["calibration"])
 
 _HISTORY = 60
+# Each reading is paid; two at once would tell no more than one.
+_READING = threading.Lock()
 
 
 def run_view(run: CanaryRun) -> dict[str, Any]:
@@ -79,9 +83,17 @@ def get_judges(context: ContextDep, caller: Reader) -> Response:
 
 
 @router.post("/judges/canary/run")
-def post_canary_run(context: ContextDep, caller: Writer) -> Response:
-    """Have the configured judge read the frozen set now; it costs what the judge costs."""
-    run = run_canary(context.store, context.settings, context.clock)
+def post_canary_run(context: ContextDep, caller: Admin) -> Response:
+    """Have the configured judge read the frozen set now; it costs what the judge costs.
+
+    One reading at a time: 409 while another one asked for here is under way.
+    """
+    if not _READING.acquire(blocking=False):
+        raise ConflictError("the set is being read; look at /judges when it is done")
+    try:
+        run = run_canary(context.store, context.settings, context.clock)
+    finally:
+        _READING.release()
     _audit(context, caller, "canary.run", run.run_id)
     return json_response(to_json(run_view(run)))
 

@@ -13,16 +13,10 @@ from stagewatch.core.store.alerts import list_alerts
 from stagewatch.core.store.deliveries import recent_deliveries
 from stagewatch.core.store.turns import question_starts
 from stagewatch.scorer.alerts import worst_first
-from stagewatch.scorer.channels.channel import EVENTS, list_channels, shown
+from stagewatch.scorer.channels.channel import EVENTS, STAGES, list_channels, shown
 from stagewatch.scorer.channels.message import severity_of
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-
-STAGES = (
-    "rewrite", "stale_source", "memory", "retrieval_and_generation", "retrieval", "ranking",
-    "generation", "evasion", "no_data", "judge",
-)  # fmt: skip
-"""What a channel can be narrowed to."""
 
 _SHOWN = 100
 State = Annotated[str, Query(pattern="^(open|acked|snoozed|closed|)$")]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stagewatch.collector.assemble.scrub import storable
-from stagewatch.collector.assemble.tree import build, groups, one_each
+from stagewatch.collector.assemble.steps import STEP_FIELDS
+from stagewatch.collector.assemble.tree import Group, build, groups, one_each
 from stagewatch.collector.assemble.turn import build_turn
+from stagewatch.collector.assemble.turnless import why_no_turn
 from stagewatch.core.model import LogRow, SpanRow, Turn
 
-__all__ = ["assemble_turns"]
+__all__ = ["assemble_turns", "why_turnless"]
 
 
 def assemble_turns(
@@ -23,16 +25,34 @@ def assemble_turns(
     Args:
         spans: Every span of one trace, in any order; the same span may come twice.
         logs: Log records of that trace (GenAI message events), in any order.
-        attribute_map: The app's own attribute names, `{"app.user_question": "question"}`. Fields:
-            question, answer, rewritten_query, query, conversation_id, turn_index, user_id,
-            release, index_version, prompt_version, environment, tags.<name>.
+        attribute_map: The app's own attribute names, `{"app.user_question": "question"}`; the
+            fields are `stagewatch.core.settings.MAPPED_FIELDS` and tags.<name>.
 
     Returns:
         One turn for each question answered; empty for traces that answer none. Never raises for
         any content: what cannot be read is missing, and `Turn.missing` says why.
     """
-    ordered = one_each(spans)
-    logs = sorted(logs, key=lambda log: (log.time_ns, log.event_name, repr(log)))
-    found = [build_turn(group, attribute_map or {}) for group in groups(build(ordered, logs))]
+    mapped = attribute_map or {}
+    found = [build_turn(group, mapped) for group in _groups(spans, logs, mapped)]
     turns = [storable(turn) for turn in found if turn is not None]
     return sorted(turns, key=lambda turn: (turn.started_at, turn.turn_id))
+
+
+def why_turnless(
+    spans: Sequence[SpanRow],
+    logs: Sequence[LogRow] = (),
+    *,
+    attribute_map: Mapping[str, str] | None = None,
+) -> str:
+    """Why the spans of one trace, which `assemble_turns` made no turn of, give none."""
+    mapped = attribute_map or {}
+    reasons = [why_no_turn(group, mapped) for group in _groups(spans, logs, mapped)]
+    return min(reasons)[1] if reasons else "no spans"
+
+
+def _groups(
+    spans: Sequence[SpanRow], logs: Sequence[LogRow], mapped: Mapping[str, str]
+) -> list[Group]:
+    logs = sorted(logs, key=lambda log: (log.time_ns, log.event_name, repr(log)))
+    of_steps = {name: STEP_FIELDS[to] for name, to in mapped.items() if to in STEP_FIELDS}
+    return groups(build(one_each(spans), logs, of_steps))

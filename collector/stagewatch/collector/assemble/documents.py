@@ -233,6 +233,21 @@ def _list_of(value: Any, depth: int = 0) -> list[Any] | None:  # noqa: ANN401
     return None
 
 
+def bare_words(value: Any) -> bool:  # noqa: ANN401
+    """Whether `value` is a list of short strings: labels, file names, steps, but no passages."""
+    found = [loaded(item)[0] for item in _list_of(value) or ()]
+    return bool(found) and all(
+        isinstance(item, str)
+        and len(item) < _PASSAGE_LETTERS
+        and len(item.split()) < _PASSAGE_WORDS
+        for item in found
+    )
+
+
+_PASSAGE_WORDS = 5
+_PASSAGE_LETTERS = 40
+
+
 def chunks_of(
     value: Any,  # noqa: ANN401
     *,

@@ -81,6 +81,10 @@ class Facts:
         if why == "dropped":
             self._complete = False
 
+    def fail(self, field: str) -> None:
+        """Say that `field` is missing because its step failed, and the turn went on."""
+        self._missing.setdefault(field, "failed")
+
     def check_documents(
         self, field: str, step: Step, chunks: Sequence[Chunk], found: Found | None
     ) -> None:

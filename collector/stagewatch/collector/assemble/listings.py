@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
-from stagewatch.collector.assemble.documents import chunks_of
+from stagewatch.collector.assemble.documents import bare_words, chunks_of
 from stagewatch.collector.assemble.lenient import loaded
 from stagewatch.collector.assemble.outline import Listing, Stages, names_say, nearest
 from stagewatch.collector.assemble.shapes import question_of, squash
@@ -30,11 +30,7 @@ def _nothing_found(step: Step) -> Listing:
 
 
 def _query_of(step: Step, name: str) -> tuple[str | None, Found | None]:
-    for found in step.read_all(name):
-        text = question_of(found.value)
-        if text:
-            return text, found
-    return None, None
+    return step.text(name, question_of) or (None, None)
 
 
 def find_documents(steps: Sequence[Step], stages: Stages) -> None:
@@ -50,7 +46,9 @@ def find_documents(steps: Sequence[Step], stages: Stages) -> None:
         elif step.kind == "rerank":
             found = _listing(step, "rerank_out", reranked=True)
             found = found or _listing(step, "documents", reranked=True)
-            if found is not None:
+            if found is None:
+                stages.unlisted.append(step)
+            else:
                 found.query, found.query_found = _query_of(step, "rerank_query")
                 reranked.append(found)
         elif step.kind in {"chain", "tool"} and step.by:
@@ -67,13 +65,15 @@ def _by_name(step: Step, retrieved: list[Listing], reranked: list[Listing]) -> N
     if names_say(step, "rerank"):
         listing = _listing(step, "output", reranked=True)
         target = reranked
-    elif names_say(step, "retrieve"):
+    elif names_say(step, "retrieve") and not names_say(step, "other_search"):
         listing = _listing(step, "output", reranked=False)
         target = retrieved
     else:
         return
+    if listing is None or (listing.found is not None and bare_words(listing.found.value)):
+        return
     # A search for orders gives back rows with ids too, but neither texts nor scores.
-    if listing is not None and any(c.content or c.score is not None for c in listing.chunks):
+    if any(c.content or c.score is not None for c in listing.chunks):
         listing.query, listing.query_found = _query_of(step, "input")
         target.append(listing)
 
@@ -144,7 +144,10 @@ def _named_queries(
     retrieved = [
         listing
         for listing in retrieved
-        if listing.chunks or listing.query or listing.step.read("top_k") is not None
+        if listing.chunks
+        or listing.query
+        or listing.step.failed
+        or listing.step.read("top_k") is not None
     ]
     embeds = [step for step in steps if step.kind == "embed"]
     starts = [step.span.start_ns for step in embeds]

@@ -12,27 +12,27 @@ from stagewatch.core.model import Usage
 
 
 def models_of(facts: Facts, stages: Stages) -> tuple[str | None, str | None, str | None]:
-    """(request, response, model); `model` is the response's, else the request's, else the one
-    that does not say which it is.
-    """
+    """(request, response, model); `model` is the response's, else the request's."""
     call = stages.answer
     if call is None:
-        return None, None, None
+        mapped = facts.mapped("model")
+        return None, mapped, mapped
     wrapper = stages.wrappers.get(call.id)
     steps = [call] if wrapper is None else [call, wrapper]
     found: dict[str, str] = {}
     for name in ("request_model", "response_model", "model"):
         for step in steps:
-            value = step.read(name)
-            text = scalar_text(value.value) if value is not None else None
-            if value is not None and text and name not in found:
-                found[name] = text
-                facts.note(name, step, value.key, value.convention)
+            told = step.text(name, scalar_text)
+            if told is None:
+                continue
+            # A model of no said kind is the one that answered, unless it is the one asked for.
+            what = "response_model" if name == "model" else name
+            if what not in found and (name != "model" or told[0] != found.get("request_model")):
+                found[what] = told[0]
+                facts.note(what, step, told[1].key, told[1].convention)
+            break
     request, response = found.get("request_model"), found.get("response_model")
-    plain = found.get("model")
-    if plain is not None and response is None and plain != request:
-        response = plain
-    return request or (plain if response is None else None), response, response or request or plain
+    return request, response, response or request
 
 
 def usage_of(facts: Facts, stages: Stages) -> Usage:
@@ -47,6 +47,8 @@ def usage_of(facts: Facts, stages: Stages) -> Usage:
             if value is not None and count is not None and count >= 0:
                 total = count + (total or 0)
                 facts.note(f"usage.{name}", call, value.key, value.convention)
+        if total is None:
+            total = number(facts.mapped(name))
         totals[name] = total
     return Usage(
         input_tokens=_whole(totals["input_tokens"]),
@@ -73,14 +75,24 @@ def _whole(count: float | None) -> int | None:
     return int(count) if count is not None and count < 2**53 else None
 
 
-_ERROR = 2
+def failed_workflow(group: Group) -> Step | None:
+    """The root when it failed, else the first workflow below it that did: a request handler
+    often answers with an apology and calls that a success.
+    """
+    if group.root is not None and group.root.failed:
+        return group.root
+    return next((s for s in group.steps if s.kind in _WORKFLOWS and s.failed), None)
 
 
-def error_of(group: Group, stages: Stages) -> str | None:
-    """Why the turn or its answering call failed; a side step's failure is not the turn's."""
-    for step in (group.root, stages.answer):
-        if step is not None and step.span.status_code == _ERROR:
-            kind = step.span.attributes.get("error.type")
-            message = step.span.status_message or (kind if isinstance(kind, str) else "")
-            return message or "error"
+_WORKFLOWS = frozenset({"turn", "chain"})
+
+
+def error_of(group: Group, stages: Stages, *, answered: bool) -> str | None:
+    """Why the turn or its answering call failed; of a turn without an answer, why a workflow in it
+    did. Any other step's failure is not the turn's.
+    """
+    below = None if answered else failed_workflow(group)
+    for step in (group.root, stages.answer, below):
+        if step is not None and step.failed:
+            return step.failure
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,10 +26,13 @@ class Listing:
 
 @dataclass(slots=True)
 class Stages:
-    """The stages of one turn; `calls` are the model calls, each once."""
+    """The stages of one turn; `calls` are the model calls, each once; `unlisted` are reranks
+    whose result was not captured.
+    """
 
     retrievals: list[Listing] = field(default_factory=list)
     reranked: Listing | None = None
+    unlisted: list[Step] = field(default_factory=list)
     calls: list[Step] = field(default_factory=list)
     rewrites: list[Step] = field(default_factory=list)
     answer: Step | None = None
@@ -73,4 +78,16 @@ def names_say(step: Step, what: str) -> bool:
     """True when the step's name or label looks like a `what`: rewrite, rerank or retrieve."""
     label = step.read("label")
     text = f"{step.span.name} {label.value if label and isinstance(label.value, str) else ''}"
-    return names().step_names[what].search(text) is not None
+    return (_known_name if len(text) <= _LONG_NAME else _name_says)(text, what)
+
+
+_LONG_NAME = 200
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def _name_says(text: str, what: str) -> bool:
+    return names().step_names[what].search(_CAMEL.sub(" ", text)) is not None
+
+
+# The steps of an app have few names.
+_known_name = functools.lru_cache(maxsize=4096)(_name_says)

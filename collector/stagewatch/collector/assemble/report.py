@@ -1,22 +1,18 @@
-"""What a folder of OTLP files assembles to, field by field, and which attributes to map.
-
-`check` answers "does stagewatch read what my app sends?"; `suggest` answers "which of my own
-attribute names should I map?". Both work on files of any emitter.
+"""What a folder of OTLP files assembles to, field by field: "does stagewatch read what my app
+sends?". Works on files of any emitter; traces that give no turn are listed with the reason.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stagewatch.collector.assemble import assemble_turns
+from stagewatch.collector.assemble import assemble_turns, why_turnless
 from stagewatch.collector.assemble.otlp_file import read_otlp_file
-from stagewatch.collector.assemble.steps import recognise
-from stagewatch.collector.assemble.tables import conventions
+from stagewatch.collector.assemble.sight import recognise
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.model import LogRow, SpanRow, Turn
 
@@ -48,8 +44,9 @@ class TurnReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A whole folder. `unread` are files that are no OTLP, with the reason; `strangers` counts
-    spans by scope that no table knows.
+    """A whole folder. `unread` are files that are no OTLP, with the reason; `turnless` are the
+    traces that gave no turn: (why, how many, the id of one); `strangers` counts spans by scope that
+    no table knows.
     """
 
     files: int
@@ -57,18 +54,9 @@ class Report:
     logs: int
     traces: int
     turns: tuple[TurnReport, ...]
+    turnless: tuple[tuple[str, int, str], ...]
     unread: tuple[tuple[str, str], ...]
     strangers: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """Map `attribute` to the turn field `field`; seen on `spans` spans, for example on `where`."""
-
-    attribute: str
-    field: str
-    spans: int
-    where: str
 
 
 def check(folder: Path, attribute_map: Mapping[str, str] | None = None) -> Report:
@@ -77,32 +65,40 @@ def check(folder: Path, attribute_map: Mapping[str, str] | None = None) -> Repor
     Raises:
         InvalidInputError: nothing there could be read as OTLP.
     """
-    files, spans, logs, unread = _load(folder)
+    files, spans, logs, unread = load(folder)
     logs_of: dict[str, list[LogRow]] = defaultdict(list)
     for log in logs:
         logs_of[log.trace_id].append(log)
     by_trace = _by_trace(spans)
-    reports = [
-        _turn_report(turn, by_trace[trace_id])
-        for trace_id in sorted(by_trace, key=lambda t: min(s.start_ns for s in by_trace[t]))
-        for turn in assemble_turns(
-            by_trace[trace_id], logs_of.get(trace_id, ()), attribute_map=attribute_map
-        )
-    ]
+    reports: list[TurnReport] = []
+    turnless: dict[str, list[str]] = defaultdict(list)
+    for trace_id in sorted(by_trace, key=lambda t: min(s.start_ns for s in by_trace[t])):
+        own, own_logs = by_trace[trace_id], logs_of.get(trace_id, ())
+        turns = assemble_turns(own, own_logs, attribute_map=attribute_map)
+        reports += [_turn_report(turn, own) for turn in turns]
+        if not turns:
+            why = why_turnless(own, own_logs, attribute_map=attribute_map)
+            turnless[why].append(trace_id)
     return Report(
         files=files,
         spans=len(spans),
         logs=len(logs),
         traces=len(by_trace),
         turns=tuple(reports),
+        turnless=tuple((why, len(ids), ids[0]) for why, ids in sorted(turnless.items())),
         unread=tuple(unread),
-        strangers=tuple(_strangers(spans).most_common()),
+        strangers=tuple(_strangers(spans, attribute_map or {}).most_common()),
     )
 
 
-def _load(
+def load(
     folder: Path,
 ) -> tuple[int, list[SpanRow], list[LogRow], list[tuple[str, str]]]:
+    """(files read, spans, log records, what could not be read and why) of a folder or a file.
+
+    Raises:
+        InvalidInputError: nothing there could be read as OTLP.
+    """
     paths = [folder] if folder.is_file() else sorted(_otlp_files(folder))
     spans: list[SpanRow] = []
     logs: list[LogRow] = []
@@ -139,11 +135,12 @@ def _by_trace(spans: Sequence[SpanRow]) -> dict[str, list[SpanRow]]:
     return found
 
 
-def _strangers(spans: Sequence[SpanRow]) -> Counter[str]:
+def _strangers(spans: Sequence[SpanRow], attribute_map: Mapping[str, str]) -> Counter[str]:
     return Counter(
         span.scope_name or "(no scope)"
         for span in spans
         if all(table.always for table in recognise(span))
+        and attribute_map.keys().isdisjoint(span.attributes)
     )
 
 
@@ -224,7 +221,7 @@ def report_text(report: Report) -> str:
     lines = [f"{read}, {report.traces} traces, {len(report.turns)} turns"]
     lines += [f"not read: {why}" for _, why in report.unread]
     for turn in report.turns:
-        by = ", ".join(turn.conventions) or "no known convention"
+        by = ", ".join(turn.conventions) or "mapped attributes alone"
         lines.append("")
         lines.append(f"turn {turn.turn_id}  ({by}{'' if turn.complete else '; incomplete'})")
         width = max(len(row.field) for row in turn.fields)
@@ -232,119 +229,17 @@ def report_text(report: Report) -> str:
             shown = row.value or "-"
             source = f"  <- {row.source}" if row.source else ""
             lines.append(f"  {row.field:{width}}  {row.state:12}  {shown}{source}")
+    if report.turnless:
+        lines.append("")
+        lines.append("traces that give no turn, by reason:")
+        lines += [f"  {n:6}  {why}  (e.g. {example})" for why, n, example in report.turnless]
     if report.strangers:
         lines.append("")
         lines.append("spans of no known convention, by scope:")
         lines += [f"  {count:6}  {scope}" for scope, count in report.strangers]
-    return "\n".join(_printable(line) for line in lines)
+    return "\n".join(printable(line) for line in lines)
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
+    """`line` without what a terminal would obey."""
     return "".join(letter if letter.isprintable() else "�" for letter in line)
-
-
-# -- suggestions -----------------------------------------------------------------------------
-
-_HINTS: tuple[tuple[str, str], ...] = (
-    ("rewritten_query", r"(rewrit|standalone|condens)\w*([._](output|query|result))?$"),
-    ("conversation_id", r"(conversation|session|thread|chat)([._]?id)?$"),
-    ("turn_index", r"turn([._]?(index|number|no|id))?$"),
-    ("index_version", r"index[._]?version$|(kb|corpus)[._]?version$"),
-    ("prompt_version", r"prompt[._]?version$"),
-    ("release", r"release$|app[._]?version$|build$"),
-    ("user_id", r"(user|customer)([._]?id)?$"),
-    ("question", r"question$|user[._]?(input|message|query)$"),
-    ("answer", r"answer$|(final|bot)[._]?(response|output|reply|message)$"),
-    ("query", r"(search[._]?)?query$"),
-)
-_COMPILED = tuple((field, re.compile(pattern, re.IGNORECASE)) for field, pattern in _HINTS)
-
-
-def _known(attribute: str) -> bool:
-    """True for attributes that some table reads or that OpenTelemetry itself defines."""
-    for table in conventions():
-        for sources in table.read.values():
-            for source in sources:
-                key = source.partition("#")[0].lstrip("^@%")
-                stem = key.partition(".{i}")[0] if ".{i}" in key else key
-                if attribute == stem or (stem != key and attribute.startswith(stem + ".")):
-                    return True
-                if key.endswith(".*") and attribute.startswith(key[:-1]):
-                    return True
-    return attribute.startswith(_STANDARD)
-
-
-_STANDARD = (
-    "gen_ai.",
-    "llm.",
-    "http.",
-    "url.",
-    "server.",
-    "client.",
-    "db.",
-    "rpc.",
-    "network.",
-    "telemetry.",
-    "exception.",
-    "code.",
-    "thread.",
-    "messaging.",
-    "user_agent.",
-    "traceloop.",
-    "langfuse.",
-    "langsmith.",
-    "haystack.",
-    "ai.",
-)
-
-
-def suggest(folder: Path) -> tuple[Suggestion, ...]:
-    """Attributes of the app's own that look like turn fields, at most one a field, the one on
-    most spans first.
-
-    Raises:
-        InvalidInputError: nothing there could be read as OTLP.
-    """
-    _, spans, _, _ = _load(folder)
-    seen: Counter[tuple[str, str]] = Counter()
-    where: dict[tuple[str, str], str] = {}
-    for span in spans:
-        events = [(e.attributes, f"{span.name} (event {e.name})") for e in span.events]
-        for attributes, place in [(span.attributes, span.name), *events]:
-            for attribute, value in attributes.items():
-                field = _field_for(attribute, value)
-                if field is not None:
-                    seen[field, attribute] += 1
-                    where.setdefault((field, attribute), place)
-    best: dict[str, Suggestion] = {}
-    for (field, attribute), count in sorted(seen.items(), key=lambda item: (-item[1], item[0])):
-        best.setdefault(field, Suggestion(attribute, field, count, where[field, attribute]))
-    return tuple(sorted(best.values(), key=lambda s: (-s.spans, s.field)))
-
-
-def _field_for(attribute: str, value: Any) -> str | None:  # noqa: ANN401
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-        return None
-    if _known(attribute):
-        return None
-    for field, pattern in _COMPILED:
-        if pattern.search(attribute):
-            return field if field == "turn_index" or isinstance(value, str) else None
-    return None
-
-
-def suggestions_text(suggestions: Sequence[Suggestion]) -> str:
-    """The suggestions as lines for stagewatch.toml, each with where it was seen."""
-    if not suggestions:
-        return "nothing to map: every attribute that looks like a turn field is read already"
-    lines = ["[attribute_map]"]
-    lines += [
-        f'{_toml_key(s.attribute)} = "{s.field}"  # on {s.spans} spans, e.g. {s.where}'
-        for s in suggestions
-    ]
-    return "\n".join(_printable(line) for line in lines)
-
-
-def _toml_key(name: str) -> str:
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

@@ -14,18 +14,26 @@ from stagewatch.collector.assemble.tables import names
 
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system"}
 _MAX_DEPTH = 6
+_TEXT_PARTS = frozenset({"text", "output_text", "input_text", "refusal", "message"})
+"""Kinds of message parts whose text is said; the rest is thought, a picture or for a tool."""
+_THOUGHT = frozenset({"reasoning", "thinking", "redacted_thinking"})
 _TOOL_PARTS = frozenset({"tool_call_response", "tool_result", "tool_return"})
 _RESULTS = ("result", "response", "content")
 _MARKER = re.compile(r"\[\[ ## (\w+) ## \]\]")
 
 
 def text_of(value: Any, depth: int = 0) -> str | None:  # noqa: ANN401
-    """The text of a message's content: a string, one part, or a list of parts joined."""
+    """The text of a message's content: a string, one part, or a list of parts joined.
+
+    Parts that call themselves something else than text (reasoning, blob, image) say nothing.
+    """
     if isinstance(value, str):
         return value
     if depth > _MAX_DEPTH:
         return None
     if isinstance(value, Mapping):
+        if not _is_text(value):
+            return None
         for key in ("text", "content", "output_text"):
             if key in value:
                 return text_of(value[key], depth + 1)
@@ -35,6 +43,21 @@ def text_of(value: Any, depth: int = 0) -> str | None:  # noqa: ANN401
         found = [text for text in texts if text is not None]
         return "".join(found) if found else None
     return None
+
+
+def _is_text(part: Mapping[str, Any]) -> bool:
+    kind = part.get("type") or part.get("block_type")
+    return (not isinstance(kind, str) or kind in _TEXT_PARTS) and part.get("thought") is not True
+
+
+def _is_parts(value: Sequence[Any]) -> bool:
+    """Whether a list holds the parts of one message, not messages."""
+    return any(
+        isinstance(part, Mapping)
+        and "role" not in part
+        and part.get("type") in {"text", "output_text", "input_text"}
+        for part in value
+    )
 
 
 def section(text: str) -> str:
@@ -80,6 +103,8 @@ def _role(message: Mapping[str, Any]) -> str:
 
 
 def _content(message: Mapping[str, Any]) -> str | None:
+    if message.get("type") in _THOUGHT:
+        return None
     for key in ("kwargs", "data", "message"):
         inner = message.get(key)
         if isinstance(inner, Mapping) and inner is not message:
@@ -91,11 +116,19 @@ def _content(message: Mapping[str, Any]) -> str | None:
                 return text
     # Flattened OpenInference messages of several parts.
     parts = sorted(
-        (key for key in message if isinstance(key, str) and key.endswith(".message_content.text")),
+        (key for key in message if isinstance(key, str) and key.endswith(_PART_TEXT)),
         key=lambda key: [int(digits) for digits in re.findall(r"\d+", key)],
     )
-    texts = [text for key in parts if (text := text_of(message[key])) is not None]
+    texts = [
+        text
+        for key in parts
+        if message.get(key.removesuffix("text") + "type", "text") in _TEXT_PARTS
+        and (text := text_of(message[key])) is not None
+    ]
     return "".join(texts) if texts else None
+
+
+_PART_TEXT = ".message_content.text"
 
 
 def _without_tool_results(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
@@ -147,6 +180,9 @@ def messages_of(value: Any, depth: int = 0) -> list[tuple[str, str]]:  # noqa: A
             found.append((_role(value), text))
         return found + [("tool", result) for result in results]
     if isinstance(value, (list, tuple)):
+        if _is_parts(value):
+            text = text_of(value)
+            return [("user", text)] if text else []
         messages: list[tuple[str, str]] = []
         for item in value:
             messages += messages_of(item, depth + 1)
@@ -155,10 +191,12 @@ def messages_of(value: Any, depth: int = 0) -> list[tuple[str, str]]:  # noqa: A
 
 
 def reply_of(value: Any) -> str | None:  # noqa: ANN401
-    """The text of a model's reply, whatever wraps it."""
-    value = _unnumbered(loaded(value)[0])
-    text = _reply(value, 0)
-    return section(text) if text else None
+    """The text of a model's reply, whatever wraps it, without what it thought aloud before."""
+    text = answer_of(value)
+    return _THOUGHT_ALOUD.sub("", text) or None if text and "<think" in text else text
+
+
+_THOUGHT_ALOUD = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
 
 
 def said_nothing(value: Any) -> bool:  # noqa: ANN401
@@ -169,6 +207,25 @@ def said_nothing(value: Any) -> bool:  # noqa: ANN401
         and not any(text.strip() for _, text in messages)
         and not _calls_tool(loaded(value)[0], 0)
     )
+
+
+_SEVERAL = ("generations", "choices", "replies", "messages", "candidates")
+
+
+def calls_tool(value: Any, depth: int = 0) -> bool:  # noqa: ANN401
+    """Whether the last message of a model's reply calls a tool: then it is no answer yet."""
+    value = _unnumbered(loaded(value)[0])
+    if depth > _MAX_DEPTH:
+        return False
+    if isinstance(value, (list, tuple)):
+        return bool(value) and calls_tool(value[-1], depth + 1)
+    if not isinstance(value, Mapping):
+        return False
+    for key in _SEVERAL:
+        inner = value.get(key)
+        if isinstance(inner, (list, tuple)) and inner:
+            return calls_tool(inner, depth + 1)
+    return _calls_tool(value, 0)
 
 
 def _calls_tool(value: Any, depth: int) -> bool:  # noqa: ANN401
@@ -191,15 +248,14 @@ def _reply(value: Any, depth: int) -> str | None:  # noqa: ANN401
     if depth > _MAX_DEPTH:
         return None
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        if _is_parts(value):
+            return text_of(value)
         # Several candidates or messages: the last one that says something.
-        for item in reversed(value):
-            text = _reply(item, depth + 1)
-            if text:
-                return text
+        said = (_reply(loaded(item)[0], depth + 1) for item in reversed(value))
+        return next((text for text in said if text), None)
+    if not isinstance(value, Mapping) or value.get("type") in _THOUGHT:
         return None
-    if not isinstance(value, Mapping):
-        return None
-    for key in ("generations", "choices", "replies", "messages", "candidates"):
+    for key in _SEVERAL:
         inner = value.get(key)
         if isinstance(inner, (list, tuple)) and inner:
             return _reply(inner, depth + 1)
@@ -217,7 +273,8 @@ def _reply(value: Any, depth: int) -> str | None:  # noqa: ANN401
 
 def answer_of(value: Any) -> str | None:  # noqa: ANN401
     """The answer in a workflow's output: plain text, or a well-known key of its JSON."""
-    return reply_of(value)
+    text = _reply(_unnumbered(loaded(value)[0]), 0)
+    return section(text) if text else None
 
 
 def question_of(value: Any) -> str | None:  # noqa: ANN401
@@ -272,37 +329,6 @@ def last_user(messages: Sequence[tuple[str, str]]) -> str | None:
         if role == "user" and text.strip():
             return text.strip()
     return None
-
-
-_QUESTION_LABEL = re.compile(
-    r"(?:^|\n)\s*(?:question|query|user question|input)\s*:\s*(.+)\Z", re.IGNORECASE | re.DOTALL
-)
-_DSPY_QUESTION = re.compile(
-    r"\[\[ ## question ## \]\]\n(.*?)(?=\n\n\[\[|\n\nRespond with|\Z)", re.DOTALL
-)
-
-
-def bare_question(text: str) -> str:
-    """A user message without the context block that apps put around the question."""
-    dspy = _DSPY_QUESTION.search(text)
-    if dspy:
-        return dspy.group(1).strip()
-    if "\n" not in text.strip():
-        return text.strip()
-    labelled = _QUESTION_LABEL.search(text)
-    return labelled.group(1).strip() if labelled else text.strip()
-
-
-_LABEL = r"\[[^\]\[\"\n]{1,200}\]"
-_BLOCK = re.compile(
-    rf"^(?P<label>{_LABEL})[ \t]+(?P<body>\S.*?)(?=\n[ \t]*\n|\n{_LABEL} |\Z)",
-    re.MULTILINE | re.DOTALL,
-)
-
-
-def context_blocks(text: str) -> list[tuple[str, str]]:
-    """(id, text) of every `[id] text` block of a prompt, in order."""
-    return [(found["label"][1:-1], found["body"].strip()) for found in _BLOCK.finditer(text)]
 
 
 def squash(text: str) -> str:

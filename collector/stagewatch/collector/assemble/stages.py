@@ -6,19 +6,22 @@ and in `listings`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from stagewatch.collector.assemble.lenient import loaded
 from stagewatch.collector.assemble.listings import find_documents
-from stagewatch.collector.assemble.outline import Stages, names_say, nearest, set_downward
+from stagewatch.collector.assemble.outline import Stages, names_say, nearest, set_downward, up
+from stagewatch.collector.assemble.prompts import bare_question
 from stagewatch.collector.assemble.shapes import (
-    bare_question,
+    calls_tool,
     messages_of,
     reply_of,
+    scalar_text,
     squash,
     text_of,
 )
-from stagewatch.collector.assemble.steps import Found, Step
+from stagewatch.collector.assemble.steps import Found, Lost, Step, withheld
 from stagewatch.collector.assemble.tables import names
 
 
@@ -65,26 +68,32 @@ def _overlap(left: Step, right: Step) -> bool:
     return left.span.start_ns <= right.span.end_ns and right.span.start_ns <= left.span.end_ns
 
 
+def _tellers(stages: Stages, call: Step) -> Iterator[Step]:
+    """The call itself, then the wrapper around it."""
+    yield call
+    wrapper = stages.wrappers.get(call.id)
+    if wrapper is not None:
+        yield wrapper
+
+
 def call_reply(stages: Stages, call: Step) -> tuple[str, Found] | None:
     """What the model said in `call`, from the call itself or the wrapper around it."""
-    for step in (call, stages.wrappers.get(call.id)):
-        if step is None:
-            continue
-        for found in step.read_all("reply"):
-            text = reply_of(found.value)
-            if text:
-                return text, found
+    for step in _tellers(stages, call):
+        told = step.text("reply", reply_of)
+        if told is not None:
+            return told
     return None
 
 
 def call_messages(stages: Stages, call: Step) -> tuple[list[tuple[str, str]], Found] | None:
     """The prompt of `call`, system instructions first."""
-    for step in (call, stages.wrappers.get(call.id)):
-        if step is None:
-            continue
+    for step in _tellers(stages, call):
         for found in step.read_all("messages"):
             messages = messages_of(found.value)
-            if messages:
+            hidden = sum(withheld(text) is not None for _, text in messages)
+            if hidden:
+                step.lost.setdefault("messages", Lost(found.key, "redacted"))
+            if hidden < len(messages):
                 system = step.read("system")
                 if system is not None:
                     text = text_of(loaded(system.value)[0])
@@ -111,7 +120,86 @@ def _answer_call(stages: Stages, root_answer: str | None) -> Step | None:
             reply = call_reply(stages, call)
             if reply is not None and squash(reply[0]) == wanted:
                 return call
+    if len(candidates) > 1:
+        candidates = _answering(stages, candidates, squash(root_answer) if root_answer else "")
     return max(candidates, key=lambda c: (c.span.end_ns, c.order), default=None)
+
+
+def _answering(stages: Stages, calls: list[Step], root_answer: str) -> list[Step]:
+    """Those of `calls` that can be the answer. Each sign counts only when it leaves a call.
+
+    What an app calls beside the answer (a guard, a title, the next tool) gives itself away: by
+    its name, by a reply that is a verdict or calls a tool, by a prompt without the passages.
+    """
+    replies = {call.id: squash(r[0]) for call in calls if (r := call_reply(stages, call))}
+    signs: tuple[Callable[[Step], bool], ...] = (
+        lambda call: len(text := replies.get(call.id, "")) >= _MIN_QUOTE and text in root_answer,
+        lambda call: not ends_in_tool(stages, call),
+        lambda call: not _aside(stages, call),
+        lambda call: not _about_another(stages, call, replies),
+        lambda call: _quotes_passages(stages, call),
+        lambda call: not _VERDICT.fullmatch(replies.get(call.id, "")),
+    )
+    for sign in signs:
+        calls = [call for call in calls if sign(call)] or calls
+    return calls
+
+
+_MIN_QUOTE = 16
+_VERDICT = re.compile(
+    r"(?i)[\W\d_]*(safe|unsafe|yes|no|true|false|pass(ed)?|fail(ed)?|ok|allow(ed)?|block(ed)?"
+    r"|grounded|relevant|irrelevant|useful|none|positive|negative|neutral)?[\W\d_]*(\bS\d+\b)?\W*"
+)
+
+
+def ends_in_tool(stages: Stages, call: Step) -> bool:
+    """Whether the call's last word is to a tool: whatever it says beside is not the answer."""
+    for step in _tellers(stages, call):
+        finish = step.read("finish")
+        if finish is not None and "tool" in str(finish.value).lower():
+            return True
+        for found in step.read_all("reply"):
+            if calls_tool(found.value):
+                return True
+    return False
+
+
+def _aside(stages: Stages, call: Step) -> bool:
+    """Whether the call, its model, or a step around it below the root is named after something
+    else than answering.
+    """
+    around = [step for step in up(stages, call) if step.id in stages.parents]
+    models = [call.text(name, scalar_text) for name in ("request_model", "model")]
+    return any(names_say(step, "aside") for step in (call, *around)) or any(
+        model is not None and names().step_names["aside"].search(model[0]) for model in models
+    )
+
+
+def _about_another(stages: Stages, call: Step, replies: Mapping[str, str]) -> bool:
+    """Whether the prompt quotes what another call said and asks for something beside it. A prompt
+    that quotes a draft to refine or translate it asks for the answer.
+    """
+    prompt = call_messages(stages, call)
+    if prompt is None:
+        return False
+    text = squash("\n".join(body for _, body in prompt[0]))
+    for other, reply in replies.items():
+        if other != call.id and len(reply) >= _MIN_QUOTE and reply in text:
+            instruction = text.replace(reply, " ")[:_MAX_INSTRUCTION]
+            return names().step_names["aside"].search(instruction) is not None
+    return False
+
+
+def _quotes_passages(stages: Stages, call: Step) -> bool:
+    prompt = call_messages(stages, call)
+    if prompt is None:
+        return False
+    text = squash("\n".join(body for _, body in prompt[0]))
+    return any(
+        (content := squash(chunk.content)) and content in text
+        for listing in [*stages.retrievals, *([stages.reranked] if stages.reranked else [])]
+        for chunk in listing.chunks
+    )
 
 
 def _rewrites(steps: Sequence[Step], stages: Stages) -> None:
@@ -159,17 +247,12 @@ def _prompt_says_rewrite(stages: Stages, call: Step) -> bool:
 
 def rewrite_output(step: Step, stages: Stages) -> tuple[str, Found] | None:
     """The query a rewrite step came to."""
-    reply = call_reply(stages, step)
-    if reply is not None:
-        return reply
-    found = step.read("output")
-    text = reply_of(found.value) if found is not None else None
-    return (text, found) if text and found is not None else None
+    return call_reply(stages, step) or step.text("output", reply_of)
 
 
 def asked(messages: Sequence[tuple[str, str]]) -> str | None:
     """The user's question in a prompt: the last user message without its context block."""
     for role, text in reversed(messages):
         if role == "user" and text.strip():
-            return bare_question(text)
+            return None if withheld(text) else bare_question(text)
     return None

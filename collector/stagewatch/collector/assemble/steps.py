@@ -5,19 +5,13 @@ from __future__ import annotations
 import bisect
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stagewatch.collector.assemble.lenient import holds_length, loaded, value_limit
-from stagewatch.collector.assemble.tables import (
-    Convention,
-    KindRule,
-    Place,
-    conventions,
-    names,
-    places_of,
-)
+from stagewatch.collector.assemble.sight import MANY_KEYS, kind_of, sight_of
+from stagewatch.collector.assemble.tables import Place, names
 from stagewatch.core.model import LogRow, SpanRow
 
 _MESSAGE_EVENTS = {
@@ -27,6 +21,29 @@ _MESSAGE_EVENTS = {
     "gen_ai.tool.message": "tool",
 }
 _CHOICE_EVENT = "gen_ai.choice"
+ERROR = 2
+"""The status code of a span that failed."""
+STEP_FIELDS = {
+    "documents": "documents",
+    "reranked": "rerank_out",
+    "query": "query",
+    "top_k": "top_k",
+    "prompt": "messages",
+    "completion": "reply",
+    "model": "model",
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+}
+"""What an app may map on the span of a step, and what the tables call it."""
+_MAPPED = "mapped"
+_MAPPED_KINDS = {
+    "documents": "retrieve",
+    "rerank_out": "rerank",
+    "messages": "generate",
+    "reply": "generate",
+    "model": "generate",
+}
+"""What a span is that carries an attribute which the app maps to the field; the first counts."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{32,64}")
 
 
@@ -69,18 +86,36 @@ class Step:
     def __init__(self, span: SpanRow, logs: Sequence[LogRow] = ()) -> None:
         self.span = span
         self.children: list[Step] = []
-        self.by, self._places = _sight_of(span)
+        self.by, self._places = sight_of(span)
         self._logs = logs
         self._read: dict[str, tuple[Found, ...]] = {}
         self._keys: list[str] | None = None
         self._limit: int | None = None
         self.lost: dict[str, Lost] = {}
-        self.kind = _kind(span, self.by)
+        self.kind = kind_of(span, self.by)
 
     @property
     def id(self) -> str:
         """The span id."""
         return self.span.span_id
+
+    @property
+    def failed(self) -> bool:
+        """Whether the span says that it failed, in its status or in words of its convention."""
+        if self.span.status_code == ERROR:
+            return True
+        level = self.read("level")
+        return level is not None and level.value == "ERROR"
+
+    @property
+    def failure(self) -> str:
+        """Why it failed, as far as the span says."""
+        told = self.read("failure")
+        kind = self.span.attributes.get("error.type")
+        for text in (self.span.status_message, told.value if told is not None else None, kind):
+            if isinstance(text, str) and text:
+                return text
+        return "error"
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -104,6 +139,35 @@ class Step:
                 return ()
             known = self._read[name] = tuple(self._look(name, places))
         return known
+
+    def text(self, name: str, reader: Callable[[Any], str | None]) -> tuple[str, Found] | None:
+        """The first text that `reader` finds in a source of field `name`, and that source.
+
+        A mark that stands for a text inside JSON or a message is noted in `lost`, as one that
+        stands alone is.
+        """
+        for found in self.read_all(name):
+            text = reader(found.value)
+            # A value that is the text itself was looked at when it was read.
+            why = withheld(text) if text and text is not found.value else None
+            if why:
+                self.lost.setdefault(name, Lost(found.key, why))
+            elif text:
+                return text, found
+        return None
+
+    def adopt(self, mapped: Mapping[str, str]) -> None:
+        """Read the app's own attributes, `{attribute: field}`, before what the tables name."""
+        adopted: set[str] = set()
+        for attribute, field in mapped.items():
+            if attribute not in self.span.attributes:
+                continue
+            place = Place("attribute", attribute, "", "", attribute, _MAPPED)
+            self._places = {**self._places, field: (place, *self._places.get(field, ()))}
+            adopted.add(field)
+        if self.kind in {"other", "chain", "tool"}:
+            kinds = (kind for field, kind in _MAPPED_KINDS.items() if field in adopted)
+            self.kind = next(kinds, self.kind)
 
     def _look(self, name: str, places: Sequence[Place]) -> Iterator[Found]:
         for place in places:
@@ -243,7 +307,7 @@ def flattened(
     the rank: gaps stay, keys come in any order.
     """
     items: dict[int, Any] = {}
-    split = _split if len(keys) > _MANY_KEYS else _known_split
+    split = _split if len(keys) > MANY_KEYS else _known_split
     for key, index, tail in split(tuple(keys), len(prefix), rest):
         if tail is None:
             items[index] = attributes[key]
@@ -274,87 +338,5 @@ def _split(keys: tuple[str, ...], start: int, rest: str) -> tuple[tuple[str, int
     return tuple(found)
 
 
-_MANY_KEYS = 128
-"""What is known of a set of more names is not kept: such sets are seldom seen twice."""
-
-
-_Sight = tuple[tuple[Convention, ...], Mapping[str, tuple[Place, ...]]]
-
-
-def recognise(span: SpanRow) -> tuple[Convention, ...]:
-    """The conventions that `span` shows a sign of, most specific first."""
-    return _sight_of(span)[0]
-
-
-def _sight_of(span: SpanRow) -> _Sight:
-    """The conventions of `span`, and for each field the places that can hold it."""
-    events = tuple({event.name for event in span.events}) if span.events else ()
-    if len(span.attributes) + len(events) > _MANY_KEYS:
-        return _sight(span.scope_name, tuple(span.attributes), events)
-    return _known_sight(span.scope_name, tuple(span.attributes), events)
-
-
-def _sight(scope: str, keys: tuple[str, ...], events: tuple[str, ...]) -> _Sight:
-    by = tuple(table for table in conventions() if _shows(table, scope, keys, events))
-    held = frozenset(keys)
-    places = {
-        field: found
-        for field, every in places_of(by).items()
-        if (found := tuple(place for place in every if _can_hold(place, keys, held)))
-    }
-    return by, places
-
-
-def _can_hold(place: Place, keys: tuple[str, ...], held: frozenset[str]) -> bool:
-    if place.how == "attribute":
-        return place.key in held
-    if place.how in {"below", "list"}:
-        return any(key.startswith(place.key) for key in keys)
-    return True
-
-
-# An app's spans have few sets of names, and the answers depend on nothing else.
-_known_sight = functools.lru_cache(maxsize=2048)(_sight)
+# Many spans have the same sets of names.
 _known_split = functools.lru_cache(maxsize=2048)(_split)
-
-
-def _shows(table: Convention, scope: str, keys: tuple[str, ...], events: tuple[str, ...]) -> bool:
-    return bool(
-        table.always
-        or not table.keys.isdisjoint(keys)
-        or (table.scopes and scope.startswith(table.scopes))
-        or (events and not table.events.isdisjoint(events))
-        or (table.prefixes and any(key.startswith(table.prefixes) for key in keys))
-    )
-
-
-def _kind(span: SpanRow, by: Sequence[Convention]) -> str:
-    for table in by:
-        for rule in table.kinds:
-            kind = _apply(rule, span)
-            if kind is not None:
-                return kind
-    return "other"
-
-
-def _apply(rule: KindRule, span: SpanRow) -> str | None:
-    for attribute in rule.attributes:
-        value = span.attributes.get(attribute)
-        if not isinstance(value, str):
-            continue
-        kind = rule.values.get(value.lower())
-        if kind is not None:
-            return kind
-        for pattern, named in rule.patterns:
-            if pattern.search(value):
-                return named
-    if rule.prefixes:
-        for prefix, kind in rule.prefixes.items():
-            if any(key.startswith(prefix) for key in span.attributes):
-                return kind
-    if rule.events and span.events:
-        event_names = {event.name for event in span.events}
-        for event, kind in rule.events.items():
-            if event in event_names:
-                return kind
-    return None

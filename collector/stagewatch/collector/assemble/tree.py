@@ -7,7 +7,7 @@ number of spans but for one sort.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stagewatch.collector.assemble.outline import Stages
@@ -48,14 +48,19 @@ def _says_more(span: SpanRow, known: SpanRow) -> bool:
     return left > right if left != right else repr(span) > repr(known)
 
 
-def build(spans: Sequence[SpanRow], logs: Sequence[LogRow]) -> list[Step]:
+def build(
+    spans: Sequence[SpanRow], logs: Sequence[LogRow], mapped: Mapping[str, str]
+) -> list[Step]:
     """Root steps in order, children linked. A span whose parent is itself, unknown, all zero or
-    part of a cycle is a root.
+    part of a cycle is a root. `mapped` are the app's own attributes of steps, by name.
     """
     by_span: dict[str, list[LogRow]] = defaultdict(list)
     for log in logs:
         by_span[log.span_id].append(log)
     steps = {span.span_id: Step(span, by_span.get(span.span_id, ())) for span in spans}
+    if mapped:
+        for step in steps.values():
+            step.adopt(mapped)
     roots = []
     for span in spans:
         parent = steps.get(span.parent_id)

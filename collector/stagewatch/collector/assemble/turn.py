@@ -5,30 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from stagewatch.collector.assemble.facts import Facts
 from stagewatch.collector.assemble.listings import key_of
 from stagewatch.collector.assemble.measures import error_of, models_of, usage_of
-from stagewatch.collector.assemble.outline import Listing, Stages, up
-from stagewatch.collector.assemble.shapes import (
-    answer_of,
-    messages_of,
-    question_of,
-    said_nothing,
-    squash,
+from stagewatch.collector.assemble.outline import Listing, Stages
+from stagewatch.collector.assemble.shapes import squash
+from stagewatch.collector.assemble.spoken import (
+    answer_of_turn,
+    history_of,
+    question_of_turn,
+    told_answer,
 )
-from stagewatch.collector.assemble.stages import (
-    asked,
-    call_messages,
-    call_reply,
-    find_stages,
-    rewrite_output,
-)
+from stagewatch.collector.assemble.stages import call_messages, find_stages, rewrite_output
 from stagewatch.collector.assemble.steps import Step, withheld
 from stagewatch.collector.assemble.tree import Group
+from stagewatch.collector.assemble.turnless import is_turn
 from stagewatch.collector.assemble.window import find_window
-from stagewatch.core.model import Chunk, Message, Retrieval, Turn
+from stagewatch.core.model import Chunk, Retrieval, Turn
 
 _MAX_NS = 253_370_764_800_000_000_000
 """The year 9999: later times are no times."""
@@ -37,11 +31,11 @@ _MAX_NS = 253_370_764_800_000_000_000
 def build_turn(group: Group, attribute_map: Mapping[str, str]) -> Turn | None:
     """The turn of `group`, or None when it holds none: an ingest, a health check, a search."""
     facts = Facts(group, attribute_map)
-    told = _told_answer(facts)
+    told = told_answer(facts)
     stages = find_stages(group.steps, told)
-    question = _question(facts, stages)
-    answer = _answer(facts, stages, told)
-    if not _is_turn(group, stages, question, answer):
+    question = question_of_turn(facts, stages)
+    answer = answer_of_turn(facts, stages, told)
+    if not is_turn(facts, stages, question, answer):
         return None
     retrievals = _retrievals(facts, stages)
     reranked = _completed(_chunks(facts, stages.reranked, "reranked"), retrievals)
@@ -75,7 +69,7 @@ def build_turn(group: Group, attribute_map: Mapping[str, str]) -> Turn | None:
         conversation_id=facts.text("conversation_id"),
         turn_index=facts.integer("turn_index"),
         user_id=facts.text("user_id"),
-        history=_history(facts, question, prompt),
+        history=history_of(facts, question, prompt),
         rewritten_query=rewritten,
         retrievals=retrievals,
         reranked=_marked(reranked, in_window) if reranked is not None else None,
@@ -86,7 +80,7 @@ def build_turn(group: Group, attribute_map: Mapping[str, str]) -> Turn | None:
         request_model=request,
         response_model=response,
         usage=usage,
-        error=error_of(group, stages),
+        error=error_of(group, stages, answered=answer is not None),
         tags=facts.tags(),
         reused_from=facts.text("reused_from"),
         conventions=facts.conventions(),
@@ -98,17 +92,6 @@ def build_turn(group: Group, attribute_map: Mapping[str, str]) -> Turn | None:
 
 
 _SEEN = frozenset({"ids", "prompt", "documents"})
-
-
-def _is_turn(group: Group, stages: Stages, question: str | None, answer: str | None) -> bool:
-    if group.root is not None and group.root.kind == "turn":
-        return True
-    if stages.answer is not None:
-        return True
-    if question and answer:
-        return bool(stages.retrievals or stages.reranked or stages.calls)
-    # A retrieval whose answer was never captured is a turn only when somebody asked something.
-    return bool(question and stages.retrievals and stages.calls)
 
 
 def _marked(chunks: tuple[Chunk, ...], in_window: set[str] | None) -> tuple[Chunk, ...]:
@@ -155,111 +138,6 @@ def _times(group: Group) -> tuple[int, int]:
     start = min(span.start_ns for span in spans)
     end = max(span.end_ns for span in spans)
     return min(max(start, 0), _MAX_NS), min(max(end, 0), _MAX_NS)
-
-
-# -- question and answer ---------------------------------------------------------------------
-
-
-def _told_answer(facts: Facts) -> str | None:
-    """The answer as the app itself says it: mapped, or plain text on the root."""
-    mapped = facts.mapped("answer")
-    if mapped is not None:
-        return mapped
-    root = facts.group.root
-    if root is None or root.kind == "generate":
-        return None
-    found = root.read("output")
-    return answer_of(found.value) if found is not None else None
-
-
-def _answer(facts: Facts, stages: Stages, told: str | None) -> str | None:
-    mapped = facts.mapped("answer")
-    if mapped is not None:
-        return mapped
-    root = facts.group.root
-    if told and root is not None:
-        found = root.read("output")
-        if found is not None:
-            facts.note("answer", root, found.key, found.convention, cut=found.cut)
-            return told
-    if stages.answer is not None:
-        reply = call_reply(stages, stages.answer)
-        if reply is not None:
-            text, found = reply
-            facts.note("answer", stages.answer, found.key, found.convention, cut=found.cut)
-            return text
-        for above in up(stages, stages.answer):
-            output = above.read("output")
-            text_above = answer_of(output.value) if output is not None else None
-            if output is not None and text_above:
-                facts.note("answer", above, output.key, output.convention, cut=output.cut)
-                return text_above
-        for found in stages.answer.read_all("reply"):
-            if said_nothing(found.value):
-                facts.note("answer", stages.answer, found.key, found.convention, cut=found.cut)
-                return ""
-    return None
-
-
-def _question(facts: Facts, stages: Stages) -> str | None:
-    mapped = facts.mapped("question")
-    if mapped is not None:
-        return mapped
-    root = facts.group.root
-    before = stages.answer.span.start_ns if stages.answer is not None else None
-    candidates = [root] if root is not None and root.kind != "generate" else []
-    # A root that says nothing often has the workflow that does right below it.
-    candidates += [
-        step
-        for step in facts.group.steps
-        if step is not root
-        and step.kind in {"chain", "rewrite"}
-        and (before is None or step.span.start_ns <= before)
-    ]
-    for step in candidates:
-        found = step.read("input")
-        text = question_of(found.value) if found is not None else None
-        if found is not None and text:
-            facts.note("question", step, found.key, found.convention, cut=found.cut)
-            return text
-    return _prompted_question(facts, stages)
-
-
-def _prompted_question(facts: Facts, stages: Stages) -> str | None:
-    call = stages.answer
-    if call is None:
-        return None
-    variables = call.read("variables")
-    if variables is not None:
-        text = question_of(variables.value)
-        if text:
-            facts.note("question", call, variables.key, variables.convention)
-            return text
-    prompt = call_messages(stages, call)
-    text = asked(prompt[0]) if prompt is not None else None
-    if prompt is not None and text:
-        facts.note("question", call, prompt[1].key, prompt[1].convention, cut=prompt[1].cut)
-    return text
-
-
-def _history(
-    facts: Facts, question: str | None, prompt: tuple[list[tuple[str, str]], Any] | None
-) -> tuple[Message, ...]:
-    root = facts.group.root
-    told = root.read("history") if root is not None else None
-    if told is not None and root is not None:
-        facts.note("history", root, told.key, told.convention, cut=told.cut)
-        return tuple(Message(role, text) for role, text in messages_of(told.value))
-    if prompt is None:
-        return ()
-    said = [(role, text) for role, text in prompt[0] if role in {"user", "assistant"}]
-    # The last user message is the question itself; without an answer before it there is no past.
-    while said and said[-1][0] != "user":
-        said.pop()
-    said = said[:-1]
-    if question is not None and not any(role == "assistant" for role, _ in said):
-        return ()
-    return tuple(Message(role, text) for role, text in said)
 
 
 # -- stages ----------------------------------------------------------------------------------
@@ -362,21 +240,31 @@ def _say_missing(
         facts.lack("question", [root, call], ("input", "messages"))
     if answer is None:
         facts.lack("answer", [call, root], ("reply", "output"))
-    if not retrievals:
-        facts.lack("retrievals", [], ())
-    for at, (listing, retrieval) in enumerate(zip(stages.retrievals, retrievals, strict=True)):
-        if not retrieval.chunks and listing.found is None:
-            facts.lack(f"retrievals[{at}].chunks", [listing.step], ("documents",))
-        elif retrieval.chunks and not any(chunk.content for chunk in retrieval.chunks):
-            facts.lack(f"retrievals[{at}].content", [listing.step], ())
-        if not retrieval.query:
-            facts.lack(f"retrievals[{at}].query", [listing.step], ("query",))
+    _say_lists_missing(facts, stages, retrievals)
     if not window_seen:
         if call is not None:
             # Where messages are left out altogether, this still says that they were hidden.
             call.read("input")
         facts.lack("window", [call], ("messages", "context_ids", "input"))
-    if call is None:
+    if call is None and facts.mapped("model") is None:
         facts.lack("model", [], ())
     if facts.group.root is None:
         facts.lack("root", [], ())
+
+
+def _say_lists_missing(facts: Facts, stages: Stages, retrievals: Sequence[Retrieval]) -> None:
+    if not retrievals:
+        facts.lack("retrievals", [], ())
+    for at, (listing, retrieval) in enumerate(zip(stages.retrievals, retrievals, strict=True)):
+        if listing.step.failed:
+            facts.fail(f"retrievals[{at}].chunks")
+        elif not retrieval.chunks and listing.found is None:
+            facts.lack(f"retrievals[{at}].chunks", [listing.step], ("documents",))
+        elif retrieval.chunks and not any(chunk.content for chunk in retrieval.chunks):
+            facts.lack(f"retrievals[{at}].content", [listing.step], ())
+        if not retrieval.query:
+            facts.lack(f"retrievals[{at}].query", [listing.step], ("query",))
+    if any(step.failed for step in stages.unlisted):
+        facts.fail("reranked")
+    if stages.reranked is None and stages.unlisted:
+        facts.lack("reranked", stages.unlisted, ("rerank_out", "documents"))

@@ -10,8 +10,9 @@ from stagewatch.collector.assemble.documents import chunks_of
 from stagewatch.collector.assemble.facts import Facts
 from stagewatch.collector.assemble.lenient import loaded
 from stagewatch.collector.assemble.outline import Stages
-from stagewatch.collector.assemble.shapes import context_blocks, squash
-from stagewatch.collector.assemble.steps import Found
+from stagewatch.collector.assemble.prompts import context_blocks
+from stagewatch.collector.assemble.shapes import squash
+from stagewatch.collector.assemble.steps import Found, withheld
 from stagewatch.core.model import Chunk, Retrieval
 
 _MIN_TEXT = 16
@@ -76,7 +77,7 @@ def _told(
         chunks = chunks_of(documents.value) if documents is not None else ()
         if documents is not None and chunks:
             facts.note("window", step, documents.key, documents.convention)
-            return _ranked(chunks), "documents"
+            return _ranked([_unmarked(chunk) for chunk in chunks]), "documents"
         ids = step.read("context_ids")
         listed = loaded(ids.value)[0] if ids is not None else None
         if ids is not None and isinstance(listed, (list, tuple)):
@@ -123,10 +124,19 @@ def _with_texts(chunks: list[Chunk], text: str) -> list[Chunk]:
         return chunks
     blocks = dict(context_blocks(text))
     return [
-        chunk if chunk.content else replace(chunk, content=blocks.get(chunk.chunk_id or "", ""))
+        chunk
+        if chunk.content
+        else _unmarked(replace(chunk, content=blocks.get(chunk.chunk_id or "", "")))
         for chunk in chunks
     ]
 
 
 def _blocks(text: str) -> list[Chunk]:
-    return [Chunk(rank=1, chunk_id=name, content=body) for name, body in context_blocks(text)]
+    return [
+        _unmarked(Chunk(rank=1, chunk_id=name, content=body)) for name, body in context_blocks(text)
+    ]
+
+
+def _unmarked(chunk: Chunk) -> Chunk:
+    """A mark that stands for a text is no text."""
+    return replace(chunk, content="") if withheld(chunk.content) else chunk

@@ -36,12 +36,14 @@ def _run(arguments: argparse.Namespace, action: str) -> int:
     from stagewatch.core.codec import to_plain
 
     settings = settings_of(arguments)
-    report = importlib.import_module("stagewatch.collector.assemble.report")
     if action == "check":
+        report = importlib.import_module("stagewatch.collector.assemble.report")
         found = report.check(arguments.folder, attribute_map=settings.attribute_map)
         text = report.report_text(found)
     else:
-        found = report.suggest(arguments.folder)
-        text = report.suggestions_text(found)
+        proposal = importlib.import_module("stagewatch.collector.assemble.suggest")
+        found = proposal.suggest(arguments.folder)
+        turns = proposal.followed(arguments.folder, found)
+        text = proposal.suggestions_text(found, turns)
     emit(arguments, to_plain(found), printable(text))
     return 0

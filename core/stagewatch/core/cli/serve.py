@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from stagewatch.core.cli.common import add_settings_options, emit, settings_of
+
+_LAST_WAIT_S = 0.5
 
 
 def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,9 +65,28 @@ def _serve(arguments: argparse.Namespace, parts: Sequence[str]) -> int:
         partial.replace(address_file)
 
     try:
-        return run(settings, parts, sys.stdout, ready)
+        code = run(settings, parts, sys.stdout, ready)
     finally:
         _forget(address_file)
+    _end_threads(code)
+    return code
+
+
+def _end_threads(code: int) -> None:
+    """End the process although threads still wait for a peer that says nothing.
+
+    All parts have stopped and the store is closed; what such a thread would still bring nobody
+    takes any more, but the interpreter would wait for every thread of a pool, daemon or not.
+    """
+    ends = time.monotonic() + _LAST_WAIT_S
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, ends - time.monotonic()))
+    if threading.active_count() > 1:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _forget(address_file: Path) -> None:

@@ -28,6 +28,11 @@ def put_beat(store: Store, member: str, body: Mapping[str, Any]) -> None:
     store.put("scorers", [{"member": member, "body": to_text(body)}])
 
 
+def bury_member(store: Store, member: str) -> None:
+    """Note that a member that did not say so has ended, once what it left is settled."""
+    put_beat(store, member, {"left": True, "died": True})
+
+
 def list_members(store: Store, *, within_s: float) -> list[Member]:
     """Members whose newest heartbeat is at most `within_s` seconds old, by name."""
     found = store.rows(

@@ -21,7 +21,9 @@
       for (const part of parts) at = at[part] ||= {};
       at[last] = value;
     };
-    const list = (text) => text.split(",").map((part) => part.trim()).filter(Boolean);
+    // What holds a comma or "=" itself is written as JSON.
+    const json = (text) => { try { return JSON.parse(text); } catch { throw new Error(`not JSON: ${text}`); } };
+    const list = (text) => text.startsWith("[") ? json(text) : text.split(",").map((part) => part.trim()).filter(Boolean);
     for (const input of form.elements) {
       if (!input.name) continue;
       if (input.dataset.many !== undefined) {
@@ -32,7 +34,7 @@
       if (value === "") continue;
       if (input.dataset.split !== undefined) put(input.name, list(value));
       else if (input.dataset.pairs !== undefined) {
-        put(input.name, Object.fromEntries(list(value).map((pair) => {
+        put(input.name, value.startsWith("{") ? json(value) : Object.fromEntries(list(value).map((pair) => {
           const at = pair.indexOf("=");
           if (at < 1) throw new Error(`tags: "${pair}" is not key=value`);
           return [pair.slice(0, at).trim(), pair.slice(at + 1).trim()];
