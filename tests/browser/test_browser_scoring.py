@@ -57,6 +57,19 @@ def test_a_rule_is_previewed_saved_changed_and_deleted(server: Server, page: Pag
     assert errors == []
 
 
+def test_a_rule_is_saved_as_it_was_whatever_its_patterns_hold(server: Server, page: Page) -> None:
+    filters = {"release": ["1,2", 'a"b'], "service": ["x", "y"], "tags": {"k=1": "v,w", "p": "q"}}
+    made = server.post("/rules", {"name": "odd", "filters": filters, "rate": 0.5})
+    page.goto(f"{server.api}/rules?edit=odd")
+    page.get_by_label("Rate, 0 to 1").fill("0.25")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("row").filter(has_text="odd")).to_contain_text("25.0%")
+    (kept,) = [rule for rule in server.get("/rules")["items"] if rule["name"] == "odd"]
+    assert kept["filters"] == made["filters"]
+    assert kept["rate"] == 0.25
+    assert server.call("DELETE", "/api/v1/rules/odd").status in {200, 204}
+
+
 def test_a_backfill_is_priced_started_and_followed_to_its_end(server: Server, page: Page) -> None:
     errors = console_errors(page)
     page.goto(f"{server.api}/backfills")

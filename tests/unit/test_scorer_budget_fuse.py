@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stagewatch.core.store import Store
 from stagewatch.core.store.spending import Spent
-from stagewatch.scorer.budget import Limits
+from stagewatch.scorer.budget import Budget, Limits, Reservation
 from stagewatch.scorer.judges.fuse import Fuse
 from stagewatch.scorer.judges.together import Together
 
@@ -129,3 +131,30 @@ def test_an_error_reaches_everyone_who_waits() -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
             together.ask(1)
+
+
+def test_two_turns_that_want_the_same_have_reservations_of_their_own(store: Store) -> None:
+    budget = Budget(store, lambda: datetime(2026, 11, 30, tzinfo=UTC), Limits(calls=10))
+    account = ("shop", "sample")
+    first, second = (budget.reserve(account, Limits(), Spent(4)) for _ in range(2))
+    assert isinstance(first, Reservation)
+    assert isinstance(second, Reservation)
+    # 8 of 10 are set aside; the second turn ends, the first one goes on.
+    with budget.paying(second):
+        pass
+    with budget.paying(first):
+        budget.paid(first, Spent(1))
+        assert isinstance(budget.reserve(account, Limits(), Spent(7)), str)
+        assert isinstance(budget.reserve(account, Limits(), Spent(6)), Reservation)
+
+
+def test_a_spent_budget_is_told_until_nobody_has_been_refused_for_a_while(store: Store) -> None:
+    times = [datetime(2026, 11, 30, 12, tzinfo=UTC)]
+    budget = Budget(store, lambda: times[0], Limits(calls=1))
+    budget.refresh()
+    assert isinstance(budget.reserve(("shop", "gone"), Limits(calls=0), Spent(1)), str)
+    budget.refresh()
+    assert list(budget.short) == [("shop", "gone")]
+    times[0] += timedelta(minutes=6)
+    budget.refresh()
+    assert budget.short == {}
