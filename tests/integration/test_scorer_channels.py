@@ -25,11 +25,18 @@ from tests.support.channels_tls import self_signed
 from tests.support.server import until
 
 from stagewatch.core.clock import ManualClock, rfc3339
+from stagewatch.core.errors import ConflictError, InvalidInputError
 from stagewatch.core.store import Store
 from stagewatch.core.store.alerts import get_alert, mark_alert, put_alert
 from stagewatch.core.store.deliveries import Delivery, recent_deliveries
 from stagewatch.scorer.channels.addresses import parse_networks
-from stagewatch.scorer.channels.channel import drop_channel, put_channel
+from stagewatch.scorer.channels.channel import (
+    Channel,
+    drop_channel,
+    list_channels,
+    put_channel,
+    save_channel,
+)
 from stagewatch.scorer.channels.deliver import Office, notify_pass, send_test
 from stagewatch.scorer.channels.post import Wire, post
 from stagewatch.scorer.channels.services import send_service
@@ -142,6 +149,40 @@ def test_a_peer_that_takes_too_long_is_cut_off(desk: Desk, path: str) -> None:
     assert line.said == "no answer in 0.5 s"
 
 
+def answering(text: bytes) -> Iterator[str]:
+    """The address of a peer that answers its one request with `text`."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            made, _ = listener.accept()
+            with made:
+                made.recv(65536)
+                made.sendall(text)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/x"
+        thread.join(10)
+
+
+def test_an_upgrade_is_no_success() -> None:
+    for url in answering(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"):
+        outcome = post(url, {}, b"{}", Wire(LOOPBACK))
+        assert (outcome.ok, outcome.status) == (False, 101)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("Mon, 30 Nov 2026 12:02:00 GMT", 120.0), ("Mon, 30 Nov 2026 11:00:00 GMT", 0.0),
+     ("77", 77.0), ("soon", None), ("9" * 400, float("inf"))],
+)  # fmt: skip
+def test_a_peer_may_say_when_in_seconds_or_as_a_date(text: str, seconds: float | None) -> None:
+    head = f"HTTP/1.1 503 Busy\r\nretry-after: {text}\r\ncontent-length: 0\r\n\r\n"
+    for url in answering(head.encode()):
+        outcome = post(url, {}, b"{}", Wire(LOOPBACK, clock=ManualClock(AT)))
+        assert (outcome.again, outcome.wait_s) == (True, seconds)
+
+
 @pytest.mark.parametrize(
     "to", ["/ok", "http://169.254.169.254/latest/meta-data/", "http://127.0.0.1:9/x"]
 )
@@ -240,6 +281,39 @@ def test_a_certificate_of_nobody_is_refused(tmp_path: Path) -> None:
     assert outcome.said.startswith("bad certificate")
 
 
+def test_a_peer_that_drips_under_tls_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = self_signed(tmp_path, "hooks.test")
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    listener = socket.create_server(("127.0.0.1", 0))
+    cut = threading.Event()
+
+    def serve() -> None:
+        raw, _ = listener.accept()
+        try:
+            with context.wrap_socket(raw, server_side=True) as made:
+                made.sendall(b"HTTP/1.1 200 OK\r\nx-drip: ")
+                # Without a cut it would drip on until the limit of headers.
+                for _ in range(600):
+                    made.sendall(b"a")
+                    cut.wait(0.1)
+        except OSError:
+            cut.set()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    port = listener.getsockname()[1]
+    wire = Wire(LOOPBACK, lambda _h, _p: ["127.0.0.1"], timeout_s=1.0)
+    outcome = post(f"https://hooks.test:{port}/x", {}, b"", wire)
+    assert (outcome.again, outcome.said) == (True, "no answer in 1 s")
+    thread.join(30)
+    listener.close()
+    assert cut.is_set()
+
+
 def test_nobody_listening_is_tried_again(desk: Desk) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -271,6 +345,116 @@ def test_acknowledging_and_closing_are_told_and_stay(desk: Desk, clock: ManualCl
         "alert.opened", "alert.acked", "alert.closed",
     ]  # fmt: skip
     assert "Acknowledged by Ada" in desk.got()[1]["body"]
+
+
+def test_an_alert_that_closed_while_its_opening_was_retried_is_told_in_order(
+    desk: Desk, clock: ManualClock
+) -> None:
+    desk.channel("/flaky")
+    desk.alert()
+    assert desk.notify()[0].state == "retry"
+    clock.advance(1)
+    desk.alert(state="closed", closed_at=rfc3339(clock.now()))
+    for _ in range(5):
+        clock.advance(40)
+        desk.notify()
+    assert [json.loads(item["body"])["type"] for item in desk.got()] == [
+        "alert.opened", "alert.opened", "alert.opened",
+        "alert.closed", "alert.closed", "alert.closed",
+    ]  # fmt: skip
+    assert [line.state for line in desk.notify()] == ["sent", "sent"]
+
+
+def test_a_channel_that_cannot_be_does_not_silence_another_project(
+    desk: Desk, project: str
+) -> None:
+    """As one stored before such addresses were refused."""
+    store, at = desk.office.store, desk.office.clock.now()
+    odd = {
+        "dots": "https://hooks..example.com/x", "long": f"https://{'a' * 64}.example.com/x",
+        "none": "https:///x", "half": "https://[::1/x",
+    }  # fmt: skip
+    first = f"a-{project}"
+    for name, url in odd.items():
+        base = channel(name).model_dump()
+        put_channel(store, first, Channel(**{**base, "url": url}), at=at)
+    put_alert(store, first, alert("x", project=first), at=at)
+    # An alert that no message can be made of, beside one that is well.
+    broken = {k: v for k, v in alert("y", project=project).items() if k != "sentence"}
+    put_alert(store, project, broken, at=at)
+    desk.channel("/ok")
+    desk.alert()
+    assert [line.state for line in desk.notify()] == ["sent"]
+    lines = recent_deliveries(store, first)
+    assert {line.channel: line.state for line in lines} == dict.fromkeys(odd, "failed")
+    assert all("url: " in line.said for line in lines)
+
+
+def test_whatever_a_resolver_raises_is_one_failed_message(desk: Desk) -> None:
+    def resolver(_host: str, _port: int) -> list[str]:
+        raise RuntimeError("out of order")
+
+    desk.office = replace(desk.office, resolver=resolver)
+    desk.channel("/ok")
+    desk.alert()
+    (line,) = desk.notify()
+    assert (line.state, line.said) == ("failed", "cannot be sent: RuntimeError")
+
+
+def test_a_channel_made_anew_gets_nothing_of_the_old_one(desk: Desk, clock: ManualClock) -> None:
+    def save(path: str) -> None:
+        sent = {"name": "ops", "url": desk.receiver.url + path}
+        save_channel(
+            desk.office.store, desk.project, sent, by="x", now=clock.now(), random=b"r" * 32
+        )
+
+    save("/flaky")
+    desk.alert()
+    assert desk.notify()[0].state == "retry"
+    clock.advance(1)
+    drop_channel(desk.office.store, desk.project, "ops", at=clock.now())
+    clock.advance(1)
+    save("/ok")
+    clock.advance(10)
+    (line,) = desk.notify()
+    assert (line.state, line.said) == ("failed", "the channel was deleted")
+    assert [item["path"] for item in desk.got()] == ["/flaky"]
+
+
+def test_of_many_first_saves_at_once_one_makes_the_secret(store: Store, project: str) -> None:
+    gate = threading.Barrier(8)
+    secrets: list[str] = []
+    refused: list[str] = []
+
+    def save(number: int) -> None:
+        gate.wait(30)
+        try:
+            _, made = save_channel(
+                store, project, {"name": "ops", "url": "https://hooks.example/x"},
+                by=f"p{number}", now=AT, random=bytes([number]) * 32,
+            )  # fmt: skip
+        except ConflictError as error:
+            refused.append(str(error))
+        else:
+            secrets.append(made)
+
+    threads = [threading.Thread(target=save, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    (stored,) = list_channels(store, project)
+    assert [made for made in secrets if made] == [stored.secret]
+    assert len(secrets) + len(refused) == 8
+
+
+@pytest.mark.parametrize("field", ["since", "made", "by"])
+def test_what_the_server_writes_is_not_taken_from_callers(
+    store: Store, project: str, field: str
+) -> None:
+    sent = {"name": "ops", "url": "https://hooks.example/x", field: rfc3339(AT)}
+    with pytest.raises(InvalidInputError, match=field):
+        save_channel(store, project, sent, by="x", now=AT, random=b"r" * 32)
 
 
 def test_a_deleted_channel_gives_its_messages_up(desk: Desk, clock: ManualClock) -> None:

@@ -28,15 +28,9 @@ from stagewatch.core.store.probes import (
     put_pass,
 )
 from stagewatch.scorer.probes.ask import ProbeResult
-from stagewatch.scorer.probes.passes import (
-    DEAD_AFTER,
-    Pass,
-    Surroundings,
-    is_due,
-    passes_of,
-    run_pass,
-)
+from stagewatch.scorer.probes.passes import Surroundings, run_pass
 from stagewatch.scorer.probes.probe import Probe, parse_probe
+from stagewatch.scorer.probes.record import DEAD_AFTER, Pass, is_due, passes_of
 from stagewatch.scorer.probes.series import probe_series
 
 AT = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -232,11 +226,11 @@ def test_one_pass_at_a_time_and_a_dead_one_does_not_block(bench: Bench) -> None:
         "state": "running", "started_at": AT, "updated_at": AT, "rows": 1,
     }  # fmt: skip
     put_pass(bench.store, bench.project, body, at=AT)
-    probe = bench.probe(every_minutes=5)
+    probe = bench.probe(every_minutes=1)
     with pytest.raises(ConflictError, match="under way"):
         bench.run(probe)
     (running,) = passes_of(bench.store, bench.project, "p")
-    assert not is_due(probe, running, AT + timedelta(minutes=6))
+    assert not is_due(probe, running, AT + timedelta(seconds=90))
     later = AT + DEAD_AFTER + timedelta(minutes=1)
     assert is_due(probe, running, later)
     bench.clock.advance((later - AT).total_seconds())

@@ -140,6 +140,36 @@ def test_an_alert_that_was_never_told_is_not_closed_either() -> None:
     assert due([alert(state="acked")], [], AT) == []
 
 
+def test_nothing_follows_a_message_that_is_under_way() -> None:
+    for state in ("sending", "retry"):
+        log = [sent("opened", AT, state=state)]
+        for now in ("acked", "closed", "open"):
+            assert due([alert(state=now)], log, AT + timedelta(days=2)) == []
+    log = [sent("opened", AT), sent("acked", AT, state="retry")]
+    assert due([alert(state="closed")], log, AT + timedelta(hours=1)) == []
+    log[1] = replace(log[1], state="failed")
+    assert due([alert(state="closed")], log, AT + timedelta(hours=1)) == [("closed", 0)]
+
+
+def test_an_alert_that_never_got_through_is_told_anew_and_not_closed() -> None:
+    log = [sent("opened", AT, state="failed")]
+    day = timedelta(hours=24)
+    for state in ("acked", "closed"):
+        assert due([alert(state=state)], log, AT + day * 2) == []
+    assert due([alert()], log, AT + day) == [("opened", 1)]
+    assert due([alert()], log, AT + day, renotify_hours=0) == []
+    log.append(sent("opened", AT + day, number=1))
+    assert due([alert(state="closed")], log, AT + day * 2) == [("closed", 0)]
+
+
+def test_a_channel_knows_nothing_of_an_older_one_of_its_name() -> None:
+    log = [sent("opened", AT)]
+    made = rfc3339(AT + timedelta(hours=1))
+    later = AT + timedelta(days=2)
+    assert due([alert(state="closed")], log, later, made=made, since=made) == []
+    assert due([alert(state="closed")], log, later) == [("closed", 0)]
+
+
 def test_a_snooze_is_quiet_and_then_reminds() -> None:
     log = [sent("opened", AT)]
     end = AT + timedelta(hours=30)
@@ -158,7 +188,7 @@ def test_filters_let_through_what_they_name() -> None:
     assert due([alert()], [], AT, stages=["generation"], metrics=["faithfulness"]) != []
     assert due([alert()], [], AT, severities=["warning"]) == []
     assert due([alert(to=0.9)], [], AT, severities=["warning"]) != []
-    assert due([alert()], [], AT, events=["closed"]) == []
+    assert due([alert()], [], AT, events=["opened"]) == [("opened", 0)]
 
 
 def test_severity() -> None:
@@ -241,6 +271,10 @@ def test_variables_are_read_only_when_they_are_named() -> None:
         {"url": "https://x:99999/"}, {"url": "https://x/a b"}, {"secret": "short"},
         {"secret": ""}, {"renotify_hours": -1}, {"timeout_s": 0}, {"stages": ["No Such"]},
         {"name": "../x"}, {"kind": "pigeon"}, {"severities": ["mild"]}, {"unknown": 1},
+        {"stages": ["kitchen"]}, {"metrics": ["beauty"]}, {"events": ["closed"]}, {"events": []},
+        {"url": "https://hooks..example.com/x"}, {"url": f"https://{'a' * 64}.example.com/x"},
+        {"url": "https://.x/"}, {"url": "https://a b/"}, {"url": "https://[::1/"},
+        {"url": "https://" + "a." * 127 + "com/"}, {"url": "slack://\ud800/x", "kind": "service"},
     ],
 )  # fmt: skip
 def test_a_channel_that_does_not_fit_is_refused_without_its_secrets(body: Any) -> None:

@@ -16,6 +16,7 @@ from stagewatch.api.routes.turns import json_response
 from stagewatch.api.views import page_json
 from stagewatch.core.clock import rfc3339
 from stagewatch.core.codec import to_json, to_plain
+from stagewatch.core.errors import NotFoundError
 from stagewatch.core.service import Context
 from stagewatch.core.store.alerts import list_alerts
 from stagewatch.core.store.deliveries import Delivery, recent_deliveries
@@ -23,7 +24,9 @@ from stagewatch.core.store.documents import audit
 from stagewatch.scorer.calibration_state import calibration_check
 from stagewatch.scorer.channels.channel import (
     Channel,
+    check_sent,
     drop_channel,
+    find_channel,
     list_channels,
     need_channel,
     parse_channel,
@@ -112,8 +115,10 @@ def get_deliveries(
     channel: str | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
-    """The log of messages, newest first."""
+    """The log of messages, newest first; of a deleted channel too."""
     found = recent_deliveries(context.store, caller.project, channel=channel, limit=limit)
+    if channel and not found and find_channel(context.store, caller.project, channel) is None:
+        raise NotFoundError(f"no channel {channel!r} in project {caller.project!r}")
     return json_response(page_json([delivery_view(item) for item in found]))
 
 
@@ -143,6 +148,7 @@ def post_dry_run(context: ContextDep, caller: Reader, sent: DryRunIn) -> Respons
 
 def _meant(context: Context, project: str, sent: DryRunIn) -> Channel:
     known = need_channel(context.store, project, sent.channel) if sent.channel else None
+    check_sent(sent.settings)
     base = known.model_dump() if known is not None else _NOWHERE
     # The address decides nothing here, and must not be asked for.
     wanted = {k: v for k, v in sent.settings.items() if k not in {"name", "url", "secret", "kind"}}

@@ -16,20 +16,22 @@ from stagewatch.core.codec import from_json, to_json, to_plain
 from stagewatch.core.errors import InvalidInputError, NotFoundError
 from stagewatch.core.service import Context
 from stagewatch.core.store.documents import audit, get_document
-from stagewatch.core.store.probes import newest_row_bodies, pass_row_bodies
+from stagewatch.core.store.probes import has_pass, newest_row_bodies, pass_row_bodies
 from stagewatch.scorer.probes.ask import ProbeResult
-from stagewatch.scorer.probes.desk import desk_of
-from stagewatch.scorer.probes.passes import is_alive, passes_of, rows_for
+from stagewatch.scorer.probes.desk import desk_of, surroundings
+from stagewatch.scorer.probes.passes import check_apps, rows_for
 from stagewatch.scorer.probes.probe import (
     REWRITE_GAIN,
     Probe,
+    check_storable,
     drop_probe,
     list_probes,
     need_probe,
     parse_probe,
-    probe_body,
     put_probe,
+    shown_body,
 )
+from stagewatch.scorer.probes.record import is_alive, passes_of
 from stagewatch.scorer.probes.series import probe_series
 from stagewatch.scorer.series import check_request, pick_step
 
@@ -45,14 +47,16 @@ def _audit(context: Context, caller: Caller, action: str, subject: str) -> None:
     )  # fmt: skip
 
 
-def probe_view(context: Context, project: str, probe: Probe) -> dict[str, Any]:
-    """A probe with its newest pass, and when the next one is due."""
-    newest = next(iter(passes_of(context.store, project, probe.name, 1)), None)
+def probe_view(context: Context, caller: Caller, probe: Probe) -> dict[str, Any]:
+    """A probe with its newest pass, and when the next one is due; its addresses whole for those
+    who may set them.
+    """
+    newest = next(iter(passes_of(context.store, caller.project, probe.name, 1)), None)
     following = None
     if probe.enabled and newest is not None:
         following = newest.started_at + timedelta(minutes=probe.every_minutes)
     return {
-        **probe_body(probe),
+        **shown_body(probe, whole=caller.principal.may("admin")),
         "last_pass": to_plain(newest) if newest else None,
         "running": newest is not None and is_alive(newest, context.clock.now()),
         "next_at": following,
@@ -89,7 +93,7 @@ def result_view(item: ProbeResult) -> dict[str, Any]:
 def get_probes(context: ContextDep, caller: Reader) -> Response:
     """Every probe with its newest pass."""
     found = list_probes(context.store, caller.project)
-    return json_response(page_json([probe_view(context, caller.project, item) for item in found]))
+    return json_response(page_json([probe_view(context, caller, item) for item in found]))
 
 
 @router.post("/probes", status_code=201)
@@ -102,27 +106,38 @@ def post_probe(
         raise InvalidInputError("python connectors run from the command line only")
     if get_document(context.store, "datasets", probe.dataset, project=caller.project) is None:
         raise NotFoundError(f"no dataset {probe.dataset!r} in project {caller.project!r}")
+    check_storable(probe)
+    check_apps(surroundings(context), probe)
     put_probe(context.store, caller.project, probe, at=context.clock.now())
     _audit(context, caller, "probe.save", probe.name)
-    return json_response(to_json(probe_view(context, caller.project, probe)), 201)
+    return json_response(to_json(probe_view(context, caller, probe)), 201)
 
 
 @router.delete("/probes/{name}", status_code=204)
 def delete_probe(context: ContextDep, caller: Admin, name: str) -> Response:
-    """Delete a probe; what it found stays."""
+    """Delete a probe and end its pass; what it found stays."""
     drop_probe(context.store, caller.project, name, at=context.clock.now())
+    desk_of(context).cancel(caller.project, name)
     _audit(context, caller, "probe.delete", name)
     return Response(status_code=204)
 
 
 @router.get("/probes/{name}")
 def get_probe(context: ContextDep, caller: Reader, name: str) -> Response:
-    """A probe, its passes, and the newest result of every row, failures first."""
+    """A probe, its passes, and the newest result of every row, failures first. `trouble` says
+    why it has no rows to ask now.
+    """
     probe = need_probe(context.store, caller.project, name)
+    trouble, results = "", []
+    try:
+        results = newest_results(context, caller.project, probe)
+    except (NotFoundError, InvalidInputError) as error:
+        trouble = str(error)
     body = {
-        **probe_view(context, caller.project, probe),
+        **probe_view(context, caller, probe),
         "passes": passes_of(context.store, caller.project, name),
-        "rows": [result_view(item) for item in newest_results(context, caller.project, probe)],
+        "rows": [result_view(item) for item in results],
+        "trouble": trouble,
     }
     return json_response(to_json(body))
 
@@ -130,6 +145,8 @@ def get_probe(context: ContextDep, caller: Reader, name: str) -> Response:
 @router.get("/probes/{name}/passes/{pass_id}")
 def get_pass(context: ContextDep, caller: Reader, name: str, pass_id: str) -> Response:
     """The rows of one pass."""
+    if not has_pass(context.store, caller.project, name, pass_id):
+        raise NotFoundError(f"no pass {pass_id!r} of a probe {name!r}")
     bodies = pass_row_bodies(context.store, caller.project, name, pass_id)
     found = [from_json(ProbeResult, body) for body in bodies]
     return json_response(page_json([result_view(item) for item in found]))
@@ -139,9 +156,9 @@ def get_pass(context: ContextDep, caller: Reader, name: str, pass_id: str) -> Re
 def post_probe_run(context: ContextDep, caller: Writer, name: str) -> Response:
     """Start a pass now; GET /probes/{name} tells how far it is."""
     probe = need_probe(context.store, caller.project, name)
-    desk_of(context).start(caller.project, probe, by=caller.name)
+    pass_id = desk_of(context).start(caller.project, probe, by=caller.name)
     _audit(context, caller, "probe.run", name)
-    return json_response(to_json({"probe": name, "started": True}), 202)
+    return json_response(to_json({"probe": name, "started": True, "pass_id": pass_id}), 202)
 
 
 @router.get("/probes/{name}/series")

@@ -14,8 +14,8 @@ from stagewatch.api.web.render import render
 from stagewatch.core.clock import rfc3339
 from stagewatch.core.errors import InvalidInputError, NotFoundError
 from stagewatch.core.store.datasets import list_datasets
-from stagewatch.scorer.probes.passes import passes_of
 from stagewatch.scorer.probes.probe import list_probes, need_probe
+from stagewatch.scorer.probes.record import passes_of
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -41,7 +41,7 @@ def probes(request: Request, context: ContextDep, caller: Reader) -> Response:
         request,
         caller,
         "probes.html",
-        items=[probe_view(context, caller.project, item) for item in found],
+        items=[probe_view(context, caller, item) for item in found],
         datasets=[item.name for item in list_datasets(context.store, caller.project)],
     )
 
@@ -63,7 +63,7 @@ def probe_page(
         request,
         caller,
         "probe.html",
-        probe=probe_view(context, caller.project, probe),
+        probe=probe_view(context, caller, probe),
         trouble=trouble,
         results=results,
         passes=passes_of(context.store, caller.project, name, _PASSES_SHOWN),

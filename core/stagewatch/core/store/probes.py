@@ -60,6 +60,16 @@ def list_passes(store: Store, project: str, probe: str, limit: int = 50) -> list
     return [orjson.loads(row["body"]) for row in found]
 
 
+def has_pass(store: Store, project: str, probe: str, pass_id: str) -> bool:
+    """Whether the probe has, or had, this pass."""
+    found = store.value(
+        """SELECT count() FROM probe_passes WHERE project = {project:String}
+           AND probe = {probe:String} AND pass_id = {pass:String}""",
+        {"project": project, "probe": probe, "pass": pass_id},
+    )
+    return bool(found)
+
+
 def put_probed_rows(
     store: Store,
     project: str,

@@ -5,6 +5,7 @@ is connected to, so an answer that changes afterwards changes nothing.
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Callable, Sequence
 
@@ -15,8 +16,26 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver = Callable[[str, int], Sequence[str]]
 """(host, port) → addresses as text; raises OSError when there are none."""
 
+# RFC 1123 and the underscore that names in use have; RFC 1035 bounds both lengths.
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_LONGEST_NAME = 253
+
 # RFC 6052: addresses of this prefix stand for the IPv4 address in their last four bytes.
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def is_host(text: str) -> bool:
+    """Whether `text` can be the name or address of a host: labels of 1 to 63 characters, at most
+    253 in all, ASCII (other letters as xn--…); or an IPv6 address without its brackets.
+    """
+    if ":" in text:
+        try:
+            ipaddress.IPv6Address(text)
+        except ValueError:
+            return False
+        return True
+    name = text.removesuffix(".")
+    return len(name) <= _LONGEST_NAME and all(map(_LABEL.fullmatch, name.split(".")))
 
 
 class AddressRefusedError(StagewatchError):

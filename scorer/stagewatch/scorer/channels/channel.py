@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
@@ -11,7 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stagewatch.core.clock import rfc3339
-from stagewatch.core.errors import InvalidInputError, NotFoundError
+from stagewatch.core.codec import to_text
+from stagewatch.core.errors import ConflictError, InvalidInputError, NotFoundError
 from stagewatch.core.store.client import Store
 from stagewatch.core.store.documents import (
     delete_document,
@@ -22,11 +24,25 @@ from stagewatch.core.store.documents import (
 from stagewatch.scorer.channels.post import split_url
 from stagewatch.scorer.channels.services import check_service_url
 from stagewatch.scorer.channels.sign import new_secret, secret_bytes
+from stagewatch.scorer.plans.plan import KNOWN_METRICS
 
 COLLECTION = "channels"
 Event = Literal["opened", "reminder", "acked", "closed"]
 EVENTS: tuple[str, ...] = get_args(Event)
 Severity = Literal["warning", "critical"]
+
+STAGES: tuple[str, ...] = (
+    "rewrite", "stale_source", "memory", "retrieval_and_generation", "retrieval", "ranking",
+    "generation", "evasion", "no_data", "judge",
+)  # fmt: skip
+"""What a channel can be narrowed to."""
+
+METRICS: tuple[str, ...] = (*KNOWN_METRICS, "turns", "chunk_relevance")
+"""Metrics of alerts; `turns` is what stops coming, `chunk_relevance` the judge's other label."""
+
+_OURS = ("since", "made", "by")
+# Guards the look for a channel of a name and its making: two first saves would each make a secret.
+_SAVING = threading.Lock()
 
 _REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 _HIDDEN = "•••"
@@ -39,7 +55,8 @@ class Channel(BaseModel):
     `kind` is `webhook` (signed JSON, our own client) or `service` (an apprise address). `url` and
     `secret` are the values themselves or `env:NAME`. Empty `stages`, `metrics`, `severities` let
     everything through. `renotify_hours` 0 sends no reminders. `words` lets words of users'
-    questions into the message. Alerts opened before `since` are not told.
+    questions into the message. Alerts opened before `since` are not told; what was planned
+    before `made` is another channel's that had the name.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -57,6 +74,7 @@ class Channel(BaseModel):
     words: bool = False
     enabled: bool = True
     since: str = ""
+    made: str = ""
     by: str = ""
 
 
@@ -72,12 +90,38 @@ def parse_channel(body: object) -> Channel:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InvalidInputError(f"channel: {where}: {first['msg']}") from None
+    _check_filters(found)
     if not is_reference(found.url):
         check = check_service_url if found.kind == "service" else split_url
         check(found.url)
     if found.kind == "webhook" and not is_reference(found.secret):
         secret_bytes(found.secret)
+    try:
+        to_text(found.model_dump(mode="json"))
+    except (TypeError, ValueError):
+        raise InvalidInputError("channel: holds what is not text") from None
     return found
+
+
+def _check_filters(found: Channel) -> None:
+    for field, given, known in (
+        ("stages", found.stages, STAGES), ("metrics", found.metrics, METRICS),
+    ):  # fmt: skip
+        odd = [word for word in given if word not in known]
+        if odd:
+            raise InvalidInputError(
+                f"channel: {field}: {odd[0]!r} is not known; use {', '.join(known)}"
+            )
+    if "opened" not in found.events:
+        # The others follow it: such a channel would never say a word.
+        raise InvalidInputError("channel: events: 'opened' has to be among them")
+
+
+def check_sent(sent: Mapping[str, Any]) -> None:
+    """Raise InvalidInputError when a person's body holds what this server writes itself."""
+    for field in _OURS:
+        if field in sent:
+            raise InvalidInputError(f"channel: {field}: is not for callers to set")
 
 
 def is_reference(text: str) -> bool:
@@ -198,10 +242,29 @@ def save_channel(
     again. A webhook without a secret gets one from `random` (32 bytes), shown this once.
 
     Raises:
-        InvalidInputError: as `parse_channel`.
+        InvalidInputError: as `parse_channel` and `check_sent`.
+        ConflictError: somebody else is making a channel of this name.
     """
+    check_sent(sent)
+    before = _named(store, project, sent)
+    with _SAVING:
+        known = _named(store, project, sent)
+        if before is None and known is not None:
+            raise ConflictError(f"channel {known.name!r} was just made by somebody else")
+        channel, made = _merged(known, sent, by=by, now=now, random=random)
+        put_channel(store, project, channel, at=now)
+    return channel, made
+
+
+def _named(store: Store, project: str, sent: Mapping[str, Any]) -> Channel | None:
     name = sent.get("name")
-    known = find_channel(store, project, name) if isinstance(name, str) and name else None
+    return find_channel(store, project, name) if isinstance(name, str) and name else None
+
+
+def _merged(
+    known: Channel | None, sent: Mapping[str, Any], *, by: str, now: datetime, random: bytes
+) -> tuple[Channel, str]:
+    """The channel after a change, and its new secret."""
     body: dict[str, Any] = {**(known.model_dump() if known else {}), **sent}
     made = ""
     if body.get("kind", "webhook") == "service":
@@ -210,7 +273,6 @@ def save_channel(
         made = body["secret"] = new_secret(random)
     was_on = known is not None and known.enabled
     body["since"] = known.since if known is not None and was_on else rfc3339(now)
+    body["made"] = known.made if known is not None else rfc3339(now)
     body["by"] = by
-    channel = parse_channel(body)
-    put_channel(store, project, channel, at=now)
-    return channel, made
+    return parse_channel(body), made

@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from stagewatch.core.clock import Clock
-from stagewatch.core.errors import InvalidInputError, StagewatchError
+from stagewatch.core.errors import InvalidInputError, StoreUnavailableError
 from stagewatch.core.settings import Settings
 from stagewatch.core.store.alerts import list_alerts
 from stagewatch.core.store.client import Store
@@ -38,7 +39,7 @@ from stagewatch.scorer.channels.channel import (
     projects_with_channels,
     resolved,
 )
-from stagewatch.scorer.channels.due import Due, due_messages, due_retries, pause_before
+from stagewatch.scorer.channels.due import Due, due_messages, due_retries, is_of, pause_before
 from stagewatch.scorer.channels.message import (
     Message,
     compose,
@@ -86,7 +87,7 @@ def open_office(
 
 
 def send(channel: Channel, message: Message, office: Office) -> Outcome:
-    """One try of one message; never raises for what the channel or the network does."""
+    """One try of one message; never raises for what the channel or the network is like."""
     try:
         url = resolved(channel.url, office.environ, office.allowed_env)
         secret = resolved(channel.secret, office.environ, office.allowed_env)
@@ -101,9 +102,14 @@ def send(channel: Channel, message: Message, office: Office) -> Outcome:
             "user-agent": _AGENT,
             **signed_headers(secret, message.message_id, office.clock.now(), body),
         }
-        return post(url, headers, body, Wire(office.networks, office.resolver, channel.timeout_s))
+        wire = Wire(office.networks, office.resolver, channel.timeout_s, office.clock)
+        return post(url, headers, body, wire)
     except InvalidInputError as error:
         return Outcome(ok=False, status=0, said=str(error))
+    except Exception as error:  # noqa: BLE001 - one channel must not silence the others
+        kind = type(error).__name__
+        log.warning("a message broke", extra={"channel": channel.name, "kind": kind})
+        return Outcome(ok=False, status=0, said=f"cannot be sent: {kind}")
 
 
 def send_test(office: Office, project: str, channel: Channel) -> Delivery:
@@ -140,13 +146,25 @@ def _after(office: Office, tried: Delivery, outcome: Outcome, *, last: bool = Fa
 def notify_pass(office: Office, stopping: Callable[[], bool] = lambda: False) -> Counter[str]:
     """Send what is due in every project; messages by the state they are in now.
 
+    What goes wrong with one message, channel or project stays there: it is logged by its class,
+    and what is due stays due.
+
     Raises:
-        StoreError: the store failed; what is due stays due.
+        StoreUnavailableError: the store is away, for all of them.
     """
     counts: Counter[str] = Counter()
     for project in projects_with_channels(office.store):
-        if not stopping():
+        if stopping():
+            break
+        try:
             counts += _notify_project(office, project, stopping)
+        except StoreUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one project must not silence the others
+            log.warning(
+                "the messages of a project are not sent",
+                extra={"project": project, "kind": type(error).__name__},
+            )
     return counts
 
 
@@ -155,23 +173,46 @@ def _notify_project(office: Office, project: str, stopping: Callable[[], bool]) 
     channels = list_channels(office.store, project)
     known = deliveries_since(office.store, project, now - LOG_KEPT)
     alerts = list_alerts(office.store, project, now)
-    fresh = [
-        _planned(office, project, item, now)
-        for item in due_messages(project, channels, alerts, known, now)
-    ]
+    by_channel: dict[str, list[Delivery]] = defaultdict(list)
     again = due_retries(known, now)
     bodies = bodies_of(office.store, project, [item.delivery_id for item in again])
-    by_channel: dict[str, list[Delivery]] = defaultdict(list)
-    for item in [*(replace(d, body=bodies[d.delivery_id]) for d in again), *fresh]:
-        by_channel[item.channel].append(item)
+    for item in again:
+        by_channel[item.channel].append(replace(item, body=bodies.get(item.delivery_id, "")))
+    told: dict[tuple[str, str], list[Delivery]] = defaultdict(list)
+    for item in known:
+        told[item.channel, item.alert_id].append(item)
+    for channel in channels:
+        for alert in alerts:
+            before = told.get((channel.name, alert["alert_id"]), [])
+            by_channel[channel.name] += _due_of(office, project, channel, alert, before, now)
     named = {channel.name: channel for channel in channels}
-    work = [(named.get(name), items) for name, items in by_channel.items()]
+    work = [(named.get(name), items) for name, items in by_channel.items() if items]
     if not work:
         return Counter()
     # A channel's messages go one after another, in order; a slow one must not hold up others.
     with ThreadPoolExecutor(min(_AT_ONCE, len(work)), "notify") as pool:
-        told = pool.map(lambda item: _send_all(office, item[0], item[1], stopping), work)
-        return sum(told, Counter())
+        counts = pool.map(lambda item: _send_all(office, item[0], item[1], stopping), work)
+        return sum(counts, Counter())
+
+
+def _due_of(
+    office: Office,
+    project: str,
+    channel: Channel,
+    alert: Mapping[str, Any],
+    before: Sequence[Delivery],
+    now: datetime,
+) -> list[Delivery]:
+    """What a channel has to be told of an alert; nothing when one of them cannot be read."""
+    try:
+        found = due_messages(project, [channel], [alert], before, now)
+        return [_planned(office, project, item, now) for item in found]
+    except Exception as error:  # noqa: BLE001 - one alert must not silence the others
+        log.warning(
+            "a message cannot be written",
+            extra={"channel": channel.name, "kind": type(error).__name__},
+        )
+        return []
 
 
 def _planned(office: Office, project: str, due: Due, now: datetime) -> Delivery:
@@ -198,10 +239,10 @@ def _send_all(
             break
         try:
             counts[_attempt(office, channel, item).state] += 1
-        except StagewatchError as error:
+        except Exception as error:  # noqa: BLE001 - one message must not hold up the others
             log.warning(
                 "a message's fate could not be stored; it is tried again",
-                extra={"channel": item.channel, "error": type(error).__name__},
+                extra={"channel": item.channel, "kind": type(error).__name__},
             )
             counts["unstored"] += 1
     return counts
@@ -211,14 +252,25 @@ def _attempt(office: Office, channel: Channel | None, item: Delivery) -> Deliver
     """One try, with a row before and a row after it."""
     at = max(office.clock.now(), item.at + timedelta(microseconds=1))
     tried = replace(item, attempt=item.attempt + 1, state="sending", next_at=None, at=at)
-    if channel is None or not channel.enabled:
-        gone = "the channel was deleted" if channel is None else "the channel is switched off"
+    gone = _gone(channel, item)
+    if channel is None or gone:
         return _after(office, tried, Outcome(ok=False, status=0, said=gone))
     put_delivery(office.store, tried)
-    ended = _after(office, tried, send(channel, read_message(item.delivery_id, item.body), office))
+    try:
+        message = read_message(item.delivery_id, item.body)
+    except (ValueError, KeyError, TypeError):
+        return _after(office, tried, Outcome(ok=False, status=0, said="its text cannot be read"))
+    ended = _after(office, tried, send(channel, message, office))
     if ended.state != "sent":
         log.warning(
             "a message was not delivered",
             extra={"channel": ended.channel, "state": ended.state, "status": ended.status},
         )
     return ended
+
+
+def _gone(channel: Channel | None, item: Delivery) -> str:
+    """Why the message's channel takes it no more; "" while it does."""
+    if channel is None or not is_of(channel, item):
+        return "the channel was deleted"
+    return "" if channel.enabled else "the channel is switched off"

@@ -53,7 +53,11 @@ def due_messages(
         for alert in alerts:
             if not channel.enabled or not hears(channel, alert, severity_of(alert)):
                 continue
-            before = told.get((channel.name, alert["alert_id"]), [])
+            before = [
+                item
+                for item in told.get((channel.name, alert["alert_id"]), [])
+                if is_of(channel, item)
+            ]
             event = next_event(channel, alert, before, now)
             if event is None:
                 continue
@@ -63,11 +67,20 @@ def due_messages(
     return found
 
 
+def is_of(channel: Channel, item: Delivery) -> bool:
+    """Whether a message is this channel's, not one of a deleted channel of the same name."""
+    made = channel.made or channel.since
+    return not made or item.created_at >= datetime.fromisoformat(made)
+
+
 def next_event(
     channel: Channel, alert: Mapping[str, Any], before: Sequence[Delivery], now: datetime
 ) -> tuple[str, int] | None:
     """(event, number) that this channel is to be told next of this alert; None when it is up to
     date. `before` are its messages about the alert.
+
+    They go one after another: nothing follows a message that is still under way, and nothing but
+    another `opened` follows one that was given up.
     """
     state = alert["state"]
     events = {item.event for item in before}
@@ -76,6 +89,10 @@ def next_event(
         # Whom it is blamed on may change once the judge has read its frozen set.
         is_new = state == "open" and fresh and not alert.get("awaits_canary")
         return ("opened", 0) if is_new and "opened" in channel.events else None
+    if any(item.state in {"sending", "retry"} for item in before):
+        return None
+    if not any(item.event == "opened" and item.state == "sent" for item in before):
+        return _opened_anew(channel, before, now) if state == "open" else None
     if state in {"acked", "closed"}:
         wanted = state in channel.events and state not in events
         return (state, 0) if wanted and "closed" not in events else None
@@ -84,11 +101,20 @@ def next_event(
     return None
 
 
+def _opened_anew(
+    channel: Channel, before: Sequence[Delivery], now: datetime
+) -> tuple[str, int] | None:
+    """An alert that never got through is told when a reminder would be due."""
+    every = timedelta(hours=channel.renotify_hours)
+    last = max(item.created_at for item in before)
+    if "reminder" not in channel.events or not every or now - last < every:
+        return None
+    return "opened", 1 + max(item.number for item in before if item.event == "opened")
+
+
 def _reminder(
     channel: Channel, alert: Mapping[str, Any], before: Sequence[Delivery], now: datetime
 ) -> tuple[str, int] | None:
-    if any(item.state in {"sending", "retry"} for item in before):
-        return None
     last = max(item.created_at for item in before)
     reminders = sum(item.event == "reminder" for item in before)
     mark = alert.get("mark") or {}

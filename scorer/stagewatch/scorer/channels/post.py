@@ -8,11 +8,13 @@ import contextlib
 import http.client
 import socket
 import ssl
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, urlsplit
 
+from stagewatch.core.clock import Clock, SystemClock
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.scorer.channels.addresses import (
     AddressRefusedError,
@@ -21,8 +23,10 @@ from stagewatch.scorer.channels.addresses import (
     checked_addresses,
     in_networks,
     is_allowed,
+    is_host,
     system_resolver,
 )
+from stagewatch.scorer.cutoff import Cutoff
 
 _READ_BYTES = 2048
 _SAID_CHARS = 200
@@ -47,11 +51,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How messages go out: networks beyond the public ones, who resolves names, the deadline."""
+    """How messages go out: networks beyond the public ones, who resolves names, the deadline over
+    the whole request, and the time (for a `Retry-After` that is a date).
+    """
 
     allowed: Sequence[Network] = ()
     resolver: Resolver = system_resolver
     timeout_s: float = 10.0
+    clock: Clock = field(default_factory=SystemClock)
 
 
 def split_url(url: str) -> SplitResult:
@@ -67,6 +74,8 @@ def split_url(url: str) -> SplitResult:
         raise InvalidInputError("url: not an address") from None
     if found.scheme not in {"http", "https"} or not found.hostname or not port_ok:
         raise InvalidInputError("url: use https://host/path")
+    if not is_host(found.hostname):
+        raise InvalidInputError("url: no such host can be: check its dots, letters and length")
     if found.username or found.password or found.fragment:
         raise InvalidInputError("url: no user, password or # part")
     if not url.isascii() or any(ord(ch) <= ord(" ") for ch in url):
@@ -75,7 +84,7 @@ def split_url(url: str) -> SplitResult:
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes, wire: Wire) -> Outcome:
-    """Send `body`; never raises for what the network or the peer does.
+    """Send `body`; never raises for what the address, the network or the peer is like.
 
     Args:
         url: as `split_url` takes it. Plain http goes only to networks in `wire.allowed`.
@@ -83,7 +92,10 @@ def post(url: str, headers: Mapping[str, str], body: bytes, wire: Wire) -> Outco
         body: sent as it is.
         wire: where it may go, and for how long.
     """
-    parts = split_url(url)
+    try:
+        parts = split_url(url)
+    except InvalidInputError as error:
+        return Outcome(ok=False, status=0, said=str(error))
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -93,7 +105,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes, wire: Wire) -> Outco
                 "plain http goes only to networks that STAGEWATCH_ALERT_NETWORKS names: use https"
             )
         with _connected(parts, addresses, port, wire) as connection:
-            return _exchange(connection, parts, headers, body)
+            return _exchange(connection, parts, headers, body, wire.clock)
     except AddressRefusedError as error:
         return Outcome(ok=False, status=0, said=str(error))
     except ssl.SSLCertVerificationError as error:
@@ -105,6 +117,9 @@ def post(url: str, headers: Mapping[str, str], body: bytes, wire: Wire) -> Outco
     except (OSError, http.client.HTTPException) as error:
         words = getattr(error, "strerror", None) or type(error).__name__
         return Outcome(ok=False, status=0, said=f"connection failed: {words}", again=True)
+    except ValueError as error:
+        # What cannot be written into a request stays so: trying again will not help.
+        return Outcome(ok=False, status=0, said=f"cannot be sent: {type(error).__name__}")
 
 
 class _Pinned(http.client.HTTPConnection):
@@ -125,35 +140,23 @@ def _connected(
 ) -> Iterator[_Pinned]:
     """A connection that is cut when the deadline passes, wherever it is then."""
     host = parts.hostname or ""
-    raw = _open(addresses, port, wire)
-    late = threading.Event()
-
-    def cut() -> None:
-        late.set()
-        with contextlib.suppress(OSError):
-            raw.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(wire.timeout_s, cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        made: socket.socket = raw
-        if parts.scheme == "https":
-            made = ssl.create_default_context().wrap_socket(
-                raw, server_hostname=host, do_handshake_on_connect=True
-            )
-        with contextlib.closing(_Pinned(host, port, made)) as connection:
-            yield connection
-        if late.is_set():
+    with Cutoff(wire.timeout_s) as cutoff, _open(addresses, port, wire) as raw:
+        cutoff.watch(raw)
+        try:
+            made: socket.socket = raw
+            if parts.scheme == "https":
+                made = ssl.create_default_context().wrap_socket(
+                    raw, server_hostname=host, do_handshake_on_connect=True
+                )
+            with contextlib.closing(_Pinned(host, port, made)) as connection:
+                yield connection
+        except (OSError, http.client.HTTPException):
+            if cutoff.passed:
+                raise TimeoutError from None
+            raise
+        if cutoff.passed:
             # A head that was cut off reads like a whole one.
             raise TimeoutError
-    except (OSError, http.client.HTTPException):
-        if late.is_set():
-            raise TimeoutError from None
-        raise
-    finally:
-        timer.cancel()
-        raw.close()
 
 
 def _open(addresses: Sequence[str], port: int, wire: Wire) -> socket.socket:
@@ -177,7 +180,11 @@ def _open(addresses: Sequence[str], port: int, wire: Wire) -> socket.socket:
 
 
 def _exchange(
-    connection: _Pinned, parts: SplitResult, headers: Mapping[str, str], body: bytes
+    connection: _Pinned,
+    parts: SplitResult,
+    headers: Mapping[str, str],
+    body: bytes,
+    clock: Clock,
 ) -> Outcome:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     connection.request("POST", target, body=body, headers=dict(headers))
@@ -190,17 +197,28 @@ def _exchange(
         return Outcome(
             ok=False, status=status, said=f"answered {status}, sends us{to}: never followed"
         )
-    if status < 300:
+    if 200 <= status < 300:
         return Outcome(ok=True, status=status, said=said)
     again = status >= 500 or status in {408, 425, 429}
     return Outcome(
         ok=False, status=status, said=said, again=again,
-        wait_s=_retry_after(answer.getheader("retry-after")),
+        wait_s=_retry_after(answer.getheader("retry-after"), clock.now()),
     )  # fmt: skip
 
 
-def _retry_after(text: str | None) -> float | None:
-    return float(text) if text is not None and text.isascii() and text.isdigit() else None
+def _retry_after(text: str | None, now: datetime) -> float | None:
+    """Seconds to wait: RFC 9110 has a number of them or a date."""
+    if text is None or not text.isascii():
+        return None
+    if text.strip().isdigit():
+        return float(text)
+    try:
+        until = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    # A date without a zone (-0000) is UTC.
+    until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
+    return max(0.0, (until - now).total_seconds())
 
 
 def short(text: str) -> str:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
-import socket
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,19 +18,18 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from stagewatch.core.codec import to_json, to_plain
-from stagewatch.core.errors import InvalidInputError, StagewatchError
+from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.model import Chunk, DatasetRow, Retrieval, Turn, Usage
+from stagewatch.scorer.plans.exchange import RowError, ask_http, check_address, parse_answer
 from stagewatch.scorer.plans.paths import NOTHING, find, parse_path
 from stagewatch.scorer.plans.plan import Connector, Paths, Plan
 from stagewatch.scorer.plans.template import fill, fill_headers
 
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
 FOUND_NOTHING = "found nothing"
 """How the reason ends when a path is to blame."""
 
-
-class RowError(StagewatchError):
-    """This row could not be asked, or its answer not read."""
+_MOST_TOKENS = 2**53
+"""What is beyond is no count of tokens, and no JSON number that everybody reads alike."""
 
 
 class App(Protocol):
@@ -57,59 +54,21 @@ class HttpApp:
     def ask(self, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """One request; raises as `App.ask`."""
         made = self.connector
-        url = fill(made.url, {k: _url_text(v) for k, v in values.items()})
-        body = to_json(fill(made.body, values)) if made.method == "POST" else None
-        request = urllib.request.Request(url, data=body, method=made.method)  # noqa: S310 - checked by the plan
-        request.add_header("content-type", "application/json")
-        request.add_header("accept", "application/json")
-        for name, text in self.headers.items():
-            request.add_header(name, text)
-        return _read_json(request, made.timeout_s)
+        try:
+            url = fill(made.url, {k: _url_text(v) for k, v in values.items()})
+            body = to_json(fill(made.body, values)) if made.method == "POST" else None
+        except (TypeError, ValueError) as error:
+            raise RowError(f"the row cannot be written: {type(error).__name__}") from None
+        json_only = {"content-type": "application/json", "accept": "application/json"}
+        return ask_http(
+            url, method=made.method, headers={**json_only, **self.headers}, body=body,
+            timeout_s=made.timeout_s,
+        )  # fmt: skip
 
 
 def _url_text(value: Any) -> str:  # noqa: ANN401
     text = value if isinstance(value, str) else "" if value is None else to_json(value).decode()
     return quote(text, safe="")
-
-
-class _Stay(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
-        """No: a redirect would carry the plan's credentials to another address."""
-
-
-_OPENER = urllib.request.build_opener(_Stay())
-
-
-def _read_json(request: urllib.request.Request, timeout_s: float) -> Any:  # noqa: ANN401
-    try:
-        with _OPENER.open(request, timeout=timeout_s) as response:
-            raw = response.read(MAX_ANSWER_BYTES + 1)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise RowError(f"the app answered {error.code}") from None
-    except urllib.error.URLError as error:
-        if isinstance(error.reason, TimeoutError | socket.timeout):
-            raise RowError(f"the app did not answer in {timeout_s:g} s") from None
-        raise RowError(f"the app cannot be reached: {_words(error.reason)}") from None
-    except TimeoutError:
-        raise RowError(f"the app did not answer in {timeout_s:g} s") from None
-    except OSError as error:
-        raise RowError(f"the app broke the connection: {_words(error)}") from None
-    if len(raw) > MAX_ANSWER_BYTES:
-        raise RowError(f"the app's answer is larger than {MAX_ANSWER_BYTES >> 20} MiB")
-    try:
-        return json.loads(raw)
-    except (ValueError, UnicodeDecodeError):
-        raise RowError("the app's answer is not JSON") from None
-
-
-def _words(reason: object) -> str:
-    text = (
-        reason.strerror
-        if isinstance(reason, OSError) and reason.strerror
-        else type(reason).__name__
-    )
-    return str(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +81,13 @@ class CallableApp:
     def ask(self, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """One call; what it raises is named by its type only. Raises as `App.ask`."""
         try:
-            return to_plain(self.function(fill(self.connector.body, values)))
+            answer = to_plain(self.function(fill(self.connector.body, values)))
         except Exception as error:
             raise RowError(f"{self.connector.call} raised {type(error).__name__}") from error
+        try:
+            return parse_answer(json.dumps(answer).encode())
+        except (TypeError, ValueError, RecursionError):
+            raise RowError(f"the answer of {self.connector.call} is not JSON data") from None
 
 
 def open_app(
@@ -146,7 +109,7 @@ def open_app(
         InvalidInputError: a variable is missing, a path or template cannot be read, or the
             callable cannot be imported.
     """
-    _check_templates(connector)
+    check_connector(connector)
     if connector.kind == "http":
         return HttpApp(connector, fill_headers(connector.headers, environ, allowed_env))
     if not local:
@@ -156,14 +119,15 @@ def open_app(
     return CallableApp(connector, _import_callable(connector.call))
 
 
-def _check_templates(connector: Connector) -> None:
+def check_connector(connector: Connector) -> None:
+    """Raise InvalidInputError when a path, a template or the address can never work."""
     for path in connector.paths.model_dump().values():
         if path is not None:
             parse_path(path)
-    fill(
-        [connector.url, connector.body],
-        dict.fromkeys(("question", "history", "context", "standalone_question", "row_id"), ""),
-    )
+    places = ("question", "history", "context", "standalone_question", "row_id")
+    url, _ = fill([connector.url, connector.body], dict.fromkeys(places, "x"))
+    if connector.kind == "http":
+        check_address(url)
 
 
 def _import_callable(call: str) -> Callable[[Any], Any]:
@@ -296,13 +260,17 @@ def _number_at(value: Any, path: str | None) -> float | None:  # noqa: ANN401
     found = find(value, path) if path else None
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    return float(found)
+    try:
+        number = float(found)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _usage(answer: Any, paths: Paths) -> Usage:  # noqa: ANN401
     def whole(path: str | None) -> int | None:
         found = _number_at(answer, path)
-        return None if found is None else int(found)
+        return None if found is None or not 0 <= found <= _MOST_TOKENS else int(found)
 
     return Usage(
         whole(paths.input_tokens), whole(paths.output_tokens), _number_at(answer, paths.cost_usd)

@@ -120,8 +120,8 @@ def ask_http(
             request.cutoff = cutoff
             raw = _read(request, timeout_s)
         except Exception as error:  # noqa: BLE001 - a row that fails is a row's failure
-            late = cutoff.passed and not isinstance(error, RowError)
-            why = f"the app did not answer in {timeout_s:g} s" if late else _why(error, timeout_s)
+            late = f"the app did not answer in {timeout_s:g} s" if cutoff.passed else ""
+            why = late or _why(error, timeout_s)
             raise RowError(why) from None
         if cutoff.passed:
             # An answer without a length that was cut off reads like a whole one.
@@ -155,10 +155,10 @@ def _why(error: Exception, timeout_s: float) -> str:
         return f"the app cannot be reached: {_words(reason)}"
     if isinstance(error, http.client.InvalidURL):
         return "the row's values make no address of the connector's url"
-    if isinstance(error, http.client.HTTPException):
-        return f"the app's answer is not HTTP: {type(error).__name__}"
     if isinstance(error, OSError):
         return f"the app broke the connection: {_words(error)}"
+    if isinstance(error, http.client.HTTPException):
+        return f"the app's answer is not HTTP: {type(error).__name__}"
     return f"the row cannot be asked: {type(error).__name__}"
 
 

@@ -18,7 +18,8 @@ from stagewatch.core.store.runs import put_run, put_run_rows, run_row_ids, run_s
 from stagewatch.scorer.evaluate import Evaluation, ScoreConfig, evaluate_turn, gold_of
 from stagewatch.scorer.judges.protocol import Judge
 from stagewatch.scorer.metrics.hygiene import compare_versions
-from stagewatch.scorer.plans.connector import FOUND_NOTHING, App, RowError, read_turn, values_of
+from stagewatch.scorer.plans.connector import FOUND_NOTHING, App, read_turn, values_of
+from stagewatch.scorer.plans.exchange import RowError
 from stagewatch.scorer.plans.plan import Plan
 from stagewatch.scorer.plans.results import (
     Run,

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from stagewatch.core.codec import to_text
+from stagewatch.core.errors import StoreError
 from stagewatch.core.model import DatasetRow, Score
 from stagewatch.core.store.probes import ProbedRow
 from stagewatch.scorer.plans.connector import App, HttpApp
@@ -48,6 +49,22 @@ def probe_row(row: DatasetRow, probing: Probing) -> tuple[ProbedRow, str]:
     app does.
     """
     asked_at = probing.bench.clock.now()
+    try:
+        return _probed(row, probing, asked_at)
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - one row must not end the others
+        why = f"the row's result cannot be kept: {type(error).__name__}"
+        question = row.question.encode("utf-8", "replace").decode()
+        blank = RunRow(row.row_id, row.kind, row.status, question, "errored", "unknown", error=why)
+        result = ProbeResult(blank, "", asked_at, 1)
+        return ProbedRow(
+            row_id=row.row_id, asked_at=asked_at, calls=1, verdict="errored",
+            body=to_text(result), version=probing.version, dimensions={},
+        ), why  # fmt: skip
+
+
+def _probed(row: DatasetRow, probing: Probing, asked_at: datetime) -> tuple[ProbedRow, str]:
     trace_id, found = _ask(row, probing.bench, probing)
     if found.verdict == "pass" and found.stage == "unknown":
         # What the labels leave open was not asked about, on purpose.

@@ -16,13 +16,14 @@ from stagewatch.core.cli.common import emit, printable, settings_of, table
 from stagewatch.core.cli.link import Link
 from stagewatch.core.clock import SystemClock
 from stagewatch.core.codec import from_json, to_plain
-from stagewatch.core.errors import InvalidInputError
+from stagewatch.core.errors import ConflictError, InvalidInputError
 from stagewatch.core.store.probes import pass_row_bodies
 from stagewatch.scorer.plans.local import temporary_store
 from stagewatch.scorer.plans.rows_file import read_rows_path
 from stagewatch.scorer.probes.ask import ProbeResult
 from stagewatch.scorer.probes.passes import Surroundings, run_pass
 from stagewatch.scorer.probes.probe import Probe, load_probe, probe_body
+from stagewatch.scorer.probes.record import DEAD_AFTER
 
 _POLL_S = 0.5
 _SHOWN = ("retrieved_recall", "first_relevant_rank", "rewrite_gain", "answer_precision")
@@ -77,22 +78,31 @@ def run_command(arguments: argparse.Namespace) -> int:
         raise InvalidInputError("--dataset goes with a probe file")
     name = quote(arguments.probe, safe="")
     with Link(arguments) as link:
-        before = link.call("GET", f"/probes/{name}")["last_pass"] or {}
-        link.call("POST", f"/probes/{name}/run")
-        ended = _wait(link, name, str(before.get("pass_id", "")))
+        pass_id = link.call("POST", f"/probes/{name}/run")["pass_id"]
+        ended = _wait(link, name, pass_id)
         rows = link.call("GET", f"/probes/{name}/passes/{ended['pass_id']}")["items"]
     return _show(arguments, ended, rows)
 
 
-def _wait(link: Link, name: str, before: str) -> dict[str, Any]:
-    """The pass that was just started, at its end."""
-    while True:
-        found: dict[str, Any] = link.call("GET", f"/probes/{name}")["last_pass"] or {}
-        if found.get("pass_id", before) != before:
+def _wait(link: Link, name: str, pass_id: str) -> dict[str, Any]:
+    """The pass that was just started, at its end.
+
+    Raises:
+        ConflictError: nothing has been heard of it for `DEAD_AFTER`.
+    """
+    heard, patience = "", DEAD_AFTER.total_seconds()
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        passes = link.call("GET", f"/probes/{name}")["passes"]
+        found: dict[str, Any] | None = next((p for p in passes if p["pass_id"] == pass_id), None)
+        if found is not None:
             if found["state"] != "running":
                 return found
             _say(f"\r{found['done']} of {found['rows']} rows")
+            if found["updated_at"] != heard:
+                heard, deadline = found["updated_at"], time.monotonic() + patience
         time.sleep(_POLL_S)
+    raise ConflictError(f"nothing was heard of the pass for {patience:g} s: see the server's log")
 
 
 def _run_here(arguments: argparse.Namespace, probe: Probe) -> int:

@@ -6,24 +6,25 @@ import logging
 import os
 import secrets
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from stagewatch.core.errors import ConflictError, OverloadedError, StagewatchError
 from stagewatch.core.service import Context
-from stagewatch.scorer.probes.passes import (
-    Surroundings,
-    is_alive,
-    is_due,
-    passes_of,
-    rows_for,
-    run_pass,
-)
+from stagewatch.scorer.probes.passes import Surroundings, check_ready, put_blocked, run_pass
 from stagewatch.scorer.probes.probe import Probe, all_probes
+from stagewatch.scorer.probes.record import Pass, is_alive, is_due, passes_of
 
 log = logging.getLogger("stagewatch.scorer.probes")
 
-MAX_AT_ONCE = 4
+MAX_AT_ONCE = 12
 """Each pass asks its app with the connector's own concurrency."""
+
+MAX_OF_PROJECT = 3
+"""One project with slow apps must not hold up the probes of the others."""
+
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def surroundings(context: Context) -> Surroundings:
@@ -35,47 +36,65 @@ def surroundings(context: Context) -> Surroundings:
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Live:
+    thread: threading.Thread
+    stop: threading.Event
+
+
 @dataclass(slots=True)
 class ProbeDesk:
     """Starts passes and knows which are under way here; safe from several threads."""
 
     around: Surroundings
-    _live: dict[tuple[str, str], threading.Thread] = field(default_factory=dict)
-    # Guards `_live`: the schedule and requests start passes while others end.
+    _live: dict[tuple[str, str], _Live] = field(default_factory=dict)
+    # Guards `_live` and `_closed`: the schedule and requests start passes while others end.
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _stop: threading.Event = field(default_factory=threading.Event)
+    _closed: bool = False
 
-    def start(self, project: str, probe: Probe, *, by: str = "") -> None:
-        """Carry out a pass in a thread.
+    def start(self, project: str, probe: Probe, *, by: str = "") -> str:
+        """Carry out a pass in a thread; its id.
 
         Raises:
             ConflictError: one of this probe is under way, here or elsewhere.
             OverloadedError: as many passes as allowed are under way, or the process is stopping.
-            NotFoundError, InvalidInputError: as `rows_for`.
+            NotFoundError, InvalidInputError: as `check_ready`.
         """
         newest = passes_of(self.around.store, project, probe.name, 1)
         if newest and is_alive(newest[0], self.around.clock.now()):
             raise ConflictError(f"a pass of probe {probe.name!r} is under way")
-        rows_for(self.around.store, project, probe)
-        key = (project, probe.name)
+        check_ready(self.around, project, probe)
+        key, pass_id, stop = (project, probe.name), self.around.new_id()[:16], threading.Event()
         thread = threading.Thread(
-            target=self._carry_out, args=(key, probe, by), name=f"probe-{probe.name}", daemon=True
-        )
+            target=self._carry_out, args=(key, probe, by, pass_id, stop),
+            name=f"probe-{probe.name}", daemon=True,
+        )  # fmt: skip
         with self._lock:
             if key in self._live:
                 raise ConflictError(f"a pass of probe {probe.name!r} is under way")
-            if self._stop.is_set() or len(self._live) >= MAX_AT_ONCE:
-                raise OverloadedError(f"{MAX_AT_ONCE} passes are under way: try again later", 30)
-            self._live[key] = thread
+            if self._closed or not self._has_room(project):
+                raise OverloadedError(
+                    f"{MAX_OF_PROJECT} passes of a project and {MAX_AT_ONCE} in all run at once: "
+                    "try again later",
+                    30,
+                )
+            self._live[key] = _Live(thread, stop)
         thread.start()
+        return pass_id
 
-    def _carry_out(self, key: tuple[str, str], probe: Probe, by: str) -> None:
+    def _has_room(self, project: str) -> bool:
+        of_project = sum(key[0] == project for key in self._live)
+        return len(self._live) < MAX_AT_ONCE and of_project < MAX_OF_PROJECT
+
+    def _carry_out(
+        self, key: tuple[str, str], probe: Probe, by: str, pass_id: str, stop: threading.Event
+    ) -> None:
         try:
-            run_pass(self.around, key[0], probe, by=by, stop=self._stop)
+            run_pass(self.around, key[0], probe, by=by, stop=stop, pass_id=pass_id)
+        except ConflictError:
+            log.info("a probe's pass is under way elsewhere", extra={"probe": probe.name})
         except StagewatchError as error:
-            log.warning(
-                "a probe's pass did not run", extra={"probe": probe.name, "error": str(error)}
-            )
+            self._block(key[0], probe, str(error), by=by, pass_id=pass_id)
         except Exception as error:  # noqa: BLE001 - the last edge of the thread
             log.error(
                 "a probe's pass ended early",
@@ -85,33 +104,71 @@ class ProbeDesk:
             with self._lock:
                 self._live.pop(key, None)
 
+    def _block(self, project: str, probe: Probe, why: str, *, by: str, pass_id: str) -> None:
+        try:
+            is_news = put_blocked(self.around, project, probe, why, pass_id=pass_id, by=by)
+        except StagewatchError as error:
+            log.warning(
+                "a probe's pass could not be stored",
+                extra={"probe": probe.name, "kind": type(error).__name__},
+            )
+            return
+        if is_news:
+            log.warning("a probe cannot run", extra={"probe": probe.name, "error": why})
+
     def start_due(self) -> int:
-        """Start every pass whose time has come; how many were started."""
-        store, started = self.around.store, 0
-        for project, probe in all_probes(store):
-            newest = passes_of(store, project, probe.name, 1)
-            if not is_due(probe, newest[0] if newest else None, self.around.clock.now()):
-                continue
+        """Start every pass whose time has come; how many were started.
+
+        Projects with the fewest passes under way come first, then who waited longest.
+        """
+        waiting = self._waiting()
+        started = 0
+        with self._lock:
+            busy = Counter(project for project, _ in self._live)
+        while waiting:
+            waiting.sort(key=lambda item: (busy[item[0]], item[2]))
+            project, probe, _ = waiting.pop(0)
             try:
                 self.start(project, probe)
                 started += 1
+                busy[project] += 1
             except (ConflictError, OverloadedError):
                 continue
             except StagewatchError as error:
-                log.warning("a probe cannot run", extra={"probe": probe.name, "error": str(error)})
+                self._block(project, probe, str(error), by="", pass_id=self.around.new_id()[:16])
         return started
+
+    def _waiting(self) -> list[tuple[str, Probe, datetime]]:
+        """(project, probe, begin of its last pass) of those whose time has come."""
+        found = []
+        for project, probe in all_probes(self.around.store):
+            newest: Pass | None = next(
+                iter(passes_of(self.around.store, project, probe.name, 1)), None
+            )
+            if is_due(probe, newest, self.around.clock.now()):
+                found.append((project, probe, newest.started_at if newest else _NEVER))
+        return found
 
     def running(self, project: str, probe: str) -> bool:
         """Whether this process is carrying out a pass of the probe."""
         return (project, probe) in self._live
 
-    def close(self, grace_s: float) -> None:
-        """Stop every pass and wait up to `grace_s` seconds for the rows under way."""
-        self._stop.set()
+    def cancel(self, project: str, probe: str) -> None:
+        """Tell the pass of a probe to stop, when it is under way here."""
         with self._lock:
+            live = self._live.get((project, probe))
+        if live is not None:
+            live.stop.set()
+
+    def close(self, grace_s: float) -> None:
+        """Stop every pass and wait up to `grace_s` seconds for what they write at their end."""
+        with self._lock:
+            self._closed = True
             live = list(self._live.values())
-        for thread in live:
-            thread.join(grace_s / len(live))
+        for item in live:
+            item.stop.set()
+        for item in live:
+            item.thread.join(grace_s / len(live))
 
 
 def desk_of(context: Context) -> ProbeDesk:

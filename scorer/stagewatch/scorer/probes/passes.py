@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from stagewatch.core.clock import Clock
-from stagewatch.core.codec import from_plain, to_plain
-from stagewatch.core.errors import ConflictError, InvalidInputError, NotFoundError
+from stagewatch.core.errors import ConflictError, InvalidInputError, NotFoundError, StagewatchError
 from stagewatch.core.model import DatasetRow
 from stagewatch.core.settings import Settings
 from stagewatch.core.store.client import Store
@@ -21,50 +18,25 @@ from stagewatch.core.store.probes import (
     ProbedRow,
     calls_on,
     last_asked,
-    list_passes,
     mark_traces,
-    put_pass,
     put_probed_rows,
 )
 from stagewatch.scorer.judges.choose import choose
 from stagewatch.scorer.judges.protocol import Judge
 from stagewatch.scorer.plans.columns import chosen_rows
-from stagewatch.scorer.plans.connector import open_app
+from stagewatch.scorer.plans.connector import App, open_app
 from stagewatch.scorer.plans.plan import Plan
 from stagewatch.scorer.plans.run import Bench
 from stagewatch.scorer.plans.selective import SelectiveJudge, tasks_of
 from stagewatch.scorer.probes.ask import Probing, probe_row
 from stagewatch.scorer.probes.probe import Probe, plan_of, raw_plan
-
-DEAD_AFTER = timedelta(minutes=15)
-"""A running pass that has said nothing for so long was cut short by a crash."""
+from stagewatch.scorer.probes.record import BLOCKED, Pass, is_alive, passes_of, tell_pass
+from stagewatch.scorer.probes.workers import completed
 
 HOPELESS_AFTER = 5
 _TELL_S = 2.0
+_BEAT_S = 20.0
 _ROTATION = timedelta(days=30)
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One pass. `counts` has rows by verdict, `calls` how often the app was asked, `note` why it
-    ended early or left rows out.
-    """
-
-    pass_id: str
-    probe: str
-    project: str
-    dataset: str
-    version: int | None
-    state: str
-    started_at: datetime
-    updated_at: datetime
-    rows: int
-    done: int = 0
-    calls: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-    note: str = ""
-    by: str = ""
-    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,30 +52,48 @@ class Surroundings:
     local: bool = False
 
 
-def read_pass(body: Mapping[str, Any]) -> Pass:
-    """A pass from its stored body."""
-    return from_plain(Pass, dict(body))
+def check_ready(around: Surroundings, project: str, probe: Probe) -> None:
+    """Raise what a pass of this probe would be blocked by: its rows, its address, its variables.
+
+    Raises:
+        NotFoundError, InvalidInputError: as `rows_for` and `open_app`, saying what to do.
+    """
+    rows_for(around.store, project, probe)
+    check_apps(around, probe)
 
 
-def passes_of(store: Store, project: str, probe: str, limit: int = 50) -> list[Pass]:
-    """The newest passes of a probe, newest first."""
-    return [read_pass(body) for body in list_passes(store, project, probe, limit)]
+def check_apps(around: Surroundings, probe: Probe) -> None:
+    """The part of `check_ready` that is about the connector."""
+    for plan in (plan_of(probe), raw_plan(probe)):
+        if plan is not None:
+            _app(around, plan)
 
 
-def is_alive(item: Pass, now: datetime) -> bool:
-    """Whether a pass is under way somewhere, as far as the store tells."""
-    return item.state == "running" and now - item.updated_at < DEAD_AFTER
-
-
-def is_due(probe: Probe, newest: Pass | None, now: datetime) -> bool:
-    """Whether it is time for the next pass."""
-    if not probe.enabled:
-        return False
-    if newest is None:
-        return True
-    return not is_alive(newest, now) and now - newest.started_at >= timedelta(
-        minutes=probe.every_minutes
+def _app(around: Surroundings, plan: Plan) -> App:
+    return open_app(
+        plan.connector, environ=around.environ, allowed_env=around.allowed_env, local=around.local
     )
+
+
+def put_blocked(
+    around: Surroundings, project: str, probe: Probe, why: str, *, pass_id: str, by: str = ""
+) -> bool:
+    """Store that a pass could not begin; whether that is news.
+
+    What blocks the schedule again for the same reason is the same pass, told once.
+    """
+    now = around.clock.now()
+    newest = next(iter(passes_of(around.store, project, probe.name, 1)), None)
+    same = newest is not None and (newest.state, newest.note) == (BLOCKED, why) and not by
+    if newest is not None and same:
+        item = replace(newest, ended_at=now)
+    else:
+        item = Pass(
+            pass_id, probe.name, project, probe.dataset, probe.version, BLOCKED, now, now, rows=0,
+            note=why, by=by, counts={"pass": 0, "fail": 0, "errored": 0}, ended_at=now,
+        )  # fmt: skip
+    tell_pass(around.store, item, now)
+    return not same
 
 
 def rows_for(store: Store, project: str, probe: Probe) -> tuple[int | None, list[DatasetRow]]:
@@ -135,6 +125,7 @@ def run_pass(
     by: str = "",
     stop: threading.Event | None = None,
     given: Sequence[DatasetRow] | None = None,
+    pass_id: str = "",
 ) -> Pass:
     """Ask the rows once and store what came.
 
@@ -145,6 +136,7 @@ def run_pass(
         by: who started it; empty for the schedule.
         stop: set it to end after the rows under way.
         given: rows to ask instead of the dataset's.
+        pass_id: of the pass; a new one when empty.
 
     Returns:
         The pass at its end: `finished`, or `stopped` with the reason in `note`.
@@ -161,10 +153,10 @@ def run_pass(
     probing, over_budget = _probing(around, project, probe, version)
     asked, note = _affordable(store, project, probe, rows, now)
     started = Pass(
-        around.new_id()[:16], probe.name, project, probe.dataset, version, "running", now, now,
-        rows=len(asked), note=note, by=by, counts={"pass": 0, "fail": 0, "errored": 0},
+        pass_id or around.new_id()[:16], probe.name, project, probe.dataset, version, "running",
+        now, now, rows=len(asked), note=note, by=by, counts={"pass": 0, "fail": 0, "errored": 0},
     )  # fmt: skip
-    _tell(store, started, now)
+    tell_pass(store, started, now)
     return _carry_out(around, started, asked, probing, over_budget, stop or threading.Event())
 
 
@@ -179,12 +171,10 @@ def _probing(
     other = raw_plan(probe)
 
     def bench(plan: Plan, judge: Judge) -> Bench:
-        app = open_app(
-            plan.connector, environ=around.environ, allowed_env=around.allowed_env,
-            local=around.local,
-        )  # fmt: skip
         selective = SelectiveJudge(judge, tasks_of(plan.measured))
-        return Bench(plan, app, selective, around.clock, f"probe-{probe.name}", project)
+        return Bench(
+            plan, _app(around, plan), selective, around.clock, f"probe-{probe.name}", project
+        )
 
     def mark(trace_id: str) -> None:
         mark_traces(around.store, project, probe.name, [trace_id], at=around.clock.now())
@@ -216,10 +206,6 @@ def _affordable(
         f"{len(asked)} of {len(rows)} rows: the {probe.max_calls_per_day} calls of the day are "
         "used up; rows asked longest ago came first"
     )
-
-
-def _tell(store: Store, item: Pass, now: datetime) -> None:
-    put_pass(store, item.project, to_plain(replace(item, updated_at=now)), at=now)
 
 
 @dataclass(slots=True)
@@ -256,7 +242,7 @@ class _Tally:
             at=now,
         )  # fmt: skip
         self.waiting = []
-        _tell(around.store, self.item, now)
+        tell_pass(around.store, self.item, now)
         self.told_at = around.clock.monotonic()
 
 
@@ -268,17 +254,13 @@ def _carry_out(
     over_budget: Callable[[], bool],
     stop: threading.Event,
 ) -> Pass:
-    tally, halt, why = _Tally(started), threading.Event(), ""
-    with ThreadPoolExecutor(probing.bench.plan.connector.concurrency, "probe") as pool:
-        for row, error in _completed(pool, rows, probing, lambda: halt.is_set() or stop.is_set()):
-            tally.add(row, error)
-            why = why or tally.hopeless()
-            if not why and over_budget():
-                why = "the judge's budget of the day is used up"
-            if why:
-                halt.set()
-            if around.clock.monotonic() - tally.told_at > _TELL_S:
-                tally.flush(around)
+    tally = _Tally(started)
+    try:
+        why = _ask_all(around, tally, rows, probing, over_budget, stop)
+    except Exception as error:  # noqa: BLE001 - whatever happens, the pass has an end
+        tally.waiting = []
+        kind = str(error) if isinstance(error, StagewatchError) else type(error).__name__
+        why = f"the pass broke off: {kind}"
     whole = tally.item.done == len(rows) and not why
     now = around.clock.now()
     reason = why or ("" if whole else "stopped before every row was asked")
@@ -292,24 +274,28 @@ def _carry_out(
     return replace(tally.item, updated_at=now)
 
 
-def _completed(
-    pool: ThreadPoolExecutor,
+def _ask_all(
+    around: Surroundings,
+    tally: _Tally,
     rows: Sequence[DatasetRow],
     probing: Probing,
-    halted: Callable[[], bool],
-) -> Iterable[tuple[ProbedRow, str]]:
-    """(row, its error) as they finish; never more under way than the connector's concurrency."""
-    left = iter(rows)
-    limit = probing.bench.plan.connector.concurrency
-    under_way: set[Future[tuple[ProbedRow, str]]] = set()
-    while True:
-        while len(under_way) < limit and not halted():
-            row = next(left, None)
-            if row is None:
-                break
-            under_way.add(pool.submit(probe_row, row, probing))
-        if not under_way:
-            return
-        finished, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-        for future in finished:
-            yield future.result()
+    over_budget: Callable[[], bool],
+    stop: threading.Event,
+) -> str:
+    """Ask the rows and store what comes; why it ended early, "" when it did not."""
+    why, halt, clock = "", threading.Event(), around.clock
+    for found in completed(
+        rows, lambda row: probe_row(row, probing), probing.bench.plan.connector.concurrency,
+        halted=lambda: halt.is_set() or stop.is_set(), stop=stop, clock=clock,
+    ):  # fmt: skip
+        if found is not None:
+            tally.add(*found)
+            why = why or tally.hopeless()
+            if not why and over_budget():
+                why = "the judge's budget of the day is used up"
+            if why:
+                halt.set()
+        # A pass that waits says so too: others take a silent one for dead.
+        if clock.monotonic() - tally.told_at > (_TELL_S if found is not None else _BEAT_S):
+            tally.flush(around)
+    return why

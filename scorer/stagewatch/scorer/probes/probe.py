@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from stagewatch.core.codec import to_text
 from stagewatch.core.errors import InvalidInputError, NotFoundError
 from stagewatch.core.store.client import Store
 from stagewatch.core.store.documents import (
@@ -28,6 +30,7 @@ from stagewatch.scorer.plans.plan import (
 )
 
 COLLECTION = "probes"
+_HIDDEN = "•••"
 
 PROBE_METRICS: tuple[str, ...] = (
     "retrieved_recall", "context_recall", "first_relevant_rank", "reciprocal_rank",
@@ -67,7 +70,7 @@ class Probe(BaseModel):
 
     name: Name
     dataset: Name
-    version: Annotated[int, Field(ge=1)] | None = None
+    version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     tags: tuple[str, ...] = ()
     connector: Connector
     raw: Raw | None = None
@@ -129,6 +132,16 @@ def parse_probe(body: object) -> Probe:
         raise InvalidInputError(str(error).replace("plan: ", "probe: ", 1)) from None
 
 
+def check_storable(probe: Probe) -> None:
+    """Raise InvalidInputError when the probe holds what the store cannot keep."""
+    try:
+        to_text(probe_body(probe))
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            "probe: holds a number beyond 64 bits, or what is not text"
+        ) from None
+
+
 def load_probe(path: Path) -> Probe:
     """The probe in a TOML or JSON file; its name is the file's unless it says another.
 
@@ -141,6 +154,30 @@ def load_probe(path: Path) -> Probe:
 def probe_body(probe: Probe) -> dict[str, Any]:
     """The probe as plain data that `parse_probe` reads back."""
     return probe.model_dump(mode="json")
+
+
+def shown_body(probe: Probe, *, whole: bool) -> dict[str, Any]:
+    """The probe as API and UI show it.
+
+    Addresses may hold keys: without `whole` the host is all that is told of them.
+    """
+    body = probe_body(probe)
+    if not whole:
+        body["connector"]["url"] = _masked(probe.connector.url)
+        if body["raw"] is not None:
+            body["raw"]["url"] = _masked(body["raw"]["url"])
+    return body
+
+
+def _masked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return _HIDDEN
+    if not host:
+        return _HIDDEN if url else ""
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}/{_HIDDEN}"
 
 
 def put_probe(store: Store, project: str, probe: Probe, *, at: datetime) -> None:
@@ -177,10 +214,16 @@ def drop_probe(store: Store, project: str, name: str, *, at: datetime) -> None:
 
 
 def all_probes(store: Store) -> list[tuple[str, Probe]]:
-    """(project, probe) of every project."""
+    """(project, probe) of every project; one that cannot be read any more is left out."""
     rows = store.rows(
         """SELECT project, body FROM documents FINAL
            WHERE collection = {collection:String} AND NOT deleted ORDER BY project, id""",
         {"collection": COLLECTION},
     )
-    return [(row["project"], parse_probe(orjson.loads(row["body"]))) for row in rows]
+    found = []
+    for row in rows:
+        try:
+            found.append((row["project"], parse_probe(orjson.loads(row["body"]))))
+        except InvalidInputError:
+            continue
+    return found

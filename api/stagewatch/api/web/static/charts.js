@@ -50,10 +50,14 @@
     const x = points.map((p) => new Date((Date.parse(p.at) + Math.min(Date.parse(p.until), end)) / 2).toISOString());
     const text = points.map((p) => `n ${p.n}${p.few ? `, ${p.few}` : ""}${Object.keys(p.unscored).length ? ", unscored " + Object.values(p.unscored).reduce((a, b) => a + b, 0) : ""}${p.correction ? `<br>by the free judge's ${p.correction.covered} readings ${Math.round(100 * p.correction.narrower)} % narrower` : ""}`);
     const form = isPercent ? ".1%" : ".2f";
+    // A band needs two points: a lone one shows its interval as a bar.
+    const bar = points.length === 1 && points[0].low !== null && points[0].high !== null
+      ? { type: "data", symmetric: false, array: [points[0].high - points[0].estimate], arrayminus: [points[0].estimate - points[0].low], color, thickness: 1.5, width: 5 }
+      : { visible: false };
     return [
       { x, y: points.map((p) => p.high), mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false },
       { x, y: points.map((p) => p.low), mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: css("--chart-band"), hoverinfo: "skip", showlegend: false },
-      { x, y: points.map((p) => p.estimate), customdata: points.map((p, i) => [p.low, p.high, text[i]]), mode: "lines+markers", name, line: { color, width: 2 }, marker: { size: 6, color },
+      { x, y: points.map((p) => p.estimate), customdata: points.map((p, i) => [p.low, p.high, text[i]]), mode: "lines+markers", name, line: { color, width: 2 }, marker: { size: 6, color }, error_y: bar,
         hovertemplate: `%{y:${form}} (95 %: %{customdata[0]:${form}} to %{customdata[1]:${form}}; %{customdata[2]})<extra>${name}</extra>` },
     ];
   };
