@@ -210,7 +210,7 @@ def test_a_rules_own_budget_leaves_the_others_alone(bench: PaidBench) -> None:
     assert "over_budget" in bench.outcomes(web)
     assert set(bench.outcomes(rest)) == {"scored"}
     why = [d.why for d in bench.decisions(web).values() if d.outcome == "over_budget"]
-    assert set(why) == {"rule 'web''s judge budget of 6.5 USD is spent"}
+    assert set(why) == {"rule web: the day's judge budget of 6.5 USD is spent"}
     spent = spent_on(bench.store, bench.clock.now().date())
     assert spent[(bench.project, "web")].usd > 0
     assert spent[(bench.project, "zest")].calls == 3 * 4

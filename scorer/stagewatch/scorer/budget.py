@@ -204,7 +204,7 @@ class Budget:
 
 
 def _sentence(short: str, rule: str | None, limits: Limits) -> str:
-    whose = "the day's" if rule is None else f"the day's (rule {rule})"
+    whose = "the day's" if rule is None else f"rule {rule}: the day's"
     if short == "calls":
         return f"{whose} budget of {limits.calls:,} judge calls is spent"
     return f"{whose} judge budget of {limits.usd:g} USD is spent"
