@@ -13,10 +13,8 @@ import contextlib
 import gzip
 import os
 import re
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import chdb
 import zstandard
+from tests.support.child_server import child_server, serve_until_closed
 
 _OF_THE_TRANSPORT = frozenset(
     {
@@ -186,14 +185,7 @@ def serve(folder: str) -> None:
             """Clients are killed here on purpose."""
 
     server = Server(("127.0.0.1", 0), Handler)
-    print(server.server_address[1], flush=True)
-
-    def until_closed() -> None:
-        sys.stdin.read()
-        server.shutdown()
-
-    threading.Thread(target=until_closed, daemon=True).start()
-    server.serve_forever()
+    serve_until_closed(server)
     # The engine's own threads may outlive the interpreter's teardown.
     os._exit(0)
 
@@ -201,21 +193,9 @@ def serve(folder: str) -> None:
 @contextlib.contextmanager
 def clickhouse_front(folder: Path) -> Iterator[str]:
     """Address of a running front on `folder`, for STAGEWATCH_CLICKHOUSE_URL."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.clickhouse_front", str(folder)],
-        cwd=Path(__file__).resolve().parents[2],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdin is not None
-    try:
-        yield f"http://default:@127.0.0.1:{int(process.stdout.readline())}/default"
-    finally:
-        process.stdin.close()
-        process.wait(timeout=30)
-        process.stdout.close()
+    # The engine keeps a copy of a schema that is sent as text in the folder it was started from.
+    with child_server(__name__, str(folder), cwd=folder.parent) as port:
+        yield f"http://default:@127.0.0.1:{port}/default"
 
 
 if __name__ == "__main__":

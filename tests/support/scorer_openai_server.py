@@ -12,16 +12,15 @@ import contextlib
 import http.client
 import json
 import re
-import subprocess
-import sys
 import threading
 import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
+
+from tests.support.child_server import child_server, serve_until_closed
 
 _HIDDEN = re.compile("[\u00ad\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]")
 _EDGE = re.compile(
@@ -226,14 +225,7 @@ def serve() -> None:
             """Quiet: what is judged belongs in no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    print(server.server_address[1], flush=True)
-
-    def until_closed() -> None:
-        sys.stdin.read()
-        server.shutdown()
-
-    threading.Thread(target=until_closed, daemon=True).start()
-    server.serve_forever()
+    serve_until_closed(server)
 
 
 class ScriptedServer:
@@ -280,21 +272,8 @@ class ScriptedServer:
 @contextlib.contextmanager
 def running_server() -> Iterator[ScriptedServer]:
     """The server in a process of its own; it ends when its input is closed."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.scorer_openai_server"],
-        cwd=Path(__file__).resolve().parents[2],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdin is not None
-    try:
-        yield ScriptedServer(int(process.stdout.readline()))
-    finally:
-        process.stdin.close()
-        process.wait(timeout=20)
-        process.stdout.close()
+    with child_server(__name__) as port:
+        yield ScriptedServer(port)
 
 
 if __name__ == "__main__":
