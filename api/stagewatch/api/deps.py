@@ -9,6 +9,7 @@ from fastapi import Depends, Query, Request
 
 from stagewatch.core.auth import ANY_PROJECT, Auth, Principal, Role
 from stagewatch.core.service import Context
+from stagewatch.core.store.documents import audit
 
 KEY_COOKIE = "stagewatch_key"
 PROJECT_COOKIE = "stagewatch_project"
@@ -98,3 +99,11 @@ Reader = Annotated[Caller, Depends(reader)]
 Writer = Annotated[Caller, Depends(writer)]
 Feeder = Annotated[Caller, Depends(feeder)]
 Admin = Annotated[Caller, Depends(admin)]
+
+
+def note(context: Context, caller: Caller, action: str, subject: str, **detail: object) -> None:
+    """Write into the audit log what a caller has done, in the project it asked for."""
+    audit(
+        context.store, project=caller.project, by=caller.name, action=action, subject=subject,
+        at=context.clock.now(), detail=detail,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from stagewatch.api.deps import Caller, ContextDep, Reader, Writer
+from stagewatch.api.deps import Caller, ContextDep, Reader, Writer, note
 from stagewatch.api.routes.channels import delivery_view
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.views import page_json
@@ -18,7 +18,6 @@ from stagewatch.core.errors import NotFoundError
 from stagewatch.core.service import Context
 from stagewatch.core.store.alerts import AlertState, get_alert, list_alerts, mark_alert
 from stagewatch.core.store.deliveries import recent_deliveries
-from stagewatch.core.store.documents import audit
 from stagewatch.scorer.alerts import worst_first
 from stagewatch.scorer.channels.message import severity_of
 
@@ -66,14 +65,7 @@ def _move(
     if get_alert(context.store, caller.project, alert_id, now) is None:
         raise NotFoundError("no alert with this id in this project")
     mark_alert(context.store, caller.project, alert_id, state, by=caller.name, at=now, until=until)
-    audit(
-        context.store,
-        project=caller.project,
-        by=caller.name,
-        action=f"alert.{state}",
-        subject=alert_id,
-        at=now,
-    )
+    note(context, caller, f"alert.{state}", alert_id)
     return json_response(to_json(get_alert(context.store, caller.project, alert_id, now)))
 
 

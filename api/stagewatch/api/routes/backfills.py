@@ -9,11 +9,10 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from stagewatch.api.checks import Moment
-from stagewatch.api.deps import ContextDep, Reader, Writer
+from stagewatch.api.deps import ContextDep, Reader, Writer, note
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.views import page_json
 from stagewatch.core.codec import to_json, to_plain
-from stagewatch.core.store.documents import audit
 from stagewatch.scorer.backfill import Scope
 from stagewatch.scorer.backfill_ask import (
     Wish,
@@ -59,10 +58,7 @@ def post_backfill(context: ContextDep, caller: Writer, sent: BackfillIn) -> Resp
     job = start_backfill(
         context.store, context.settings, wish, by=caller.name, agreed_usd=sent.agreed_usd, now=now
     )
-    audit(
-        context.store, project=caller.project, by=caller.name, action="backfill.start",
-        subject=job.job_id, at=now, detail=to_plain(job),
-    )  # fmt: skip
+    note(context, caller, "backfill.start", job.job_id, **to_plain(job))
     return json_response(to_json(backfill_view(context.store, caller.project, job.job_id)), 201)
 
 
@@ -83,8 +79,5 @@ def post_cancel(context: ContextDep, caller: Writer, job_id: str) -> Response:
     """End a backfill after the page in hand; what it has read stays."""
     now = context.clock.now()
     cancel_backfill(context.store, caller.project, job_id, by=caller.name, now=now)
-    audit(
-        context.store, project=caller.project, by=caller.name, action="backfill.cancel",
-        subject=job_id, at=now,
-    )  # fmt: skip
+    note(context, caller, "backfill.cancel", job_id)
     return json_response(to_json(backfill_view(context.store, caller.project, job_id)), 202)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Body, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from stagewatch.api.deps import Admin, Caller, ContextDep, Reader, Writer
+from stagewatch.api.deps import Admin, ContextDep, Reader, Writer, note
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.views import page_json
 from stagewatch.core.clock import rfc3339
@@ -20,7 +20,6 @@ from stagewatch.core.errors import NotFoundError
 from stagewatch.core.service import Context
 from stagewatch.core.store.alerts import list_alerts
 from stagewatch.core.store.deliveries import Delivery, recent_deliveries
-from stagewatch.core.store.documents import audit
 from stagewatch.scorer.calibration_state import calibration_check
 from stagewatch.scorer.channels.channel import (
     Channel,
@@ -69,13 +68,6 @@ def delivery_view(item: Delivery) -> dict[str, Any]:
     return body
 
 
-def _audit(context: Context, caller: Caller, action: str, subject: str) -> None:
-    audit(
-        context.store, project=caller.project, by=caller.name, action=action, subject=subject,
-        at=context.clock.now(),
-    )  # fmt: skip
-
-
 @router.get("/channels")
 def get_channels(context: ContextDep, caller: Reader) -> Response:
     """Every channel; addresses and secrets are masked."""
@@ -96,7 +88,7 @@ def post_channel(
         context.store, caller.project, sent,
         by=caller.name, now=context.clock.now(), random=secrets.token_bytes(32),
     )  # fmt: skip
-    _audit(context, caller, "channel.save", channel.name)
+    note(context, caller, "channel.save", channel.name)
     return json_response(to_json({**shown(channel), "new_secret": made or None}), 201)
 
 
@@ -104,7 +96,7 @@ def post_channel(
 def delete_channel(context: ContextDep, caller: Admin, name: str) -> Response:
     """Delete a channel with its address and secret; its log stays."""
     drop_channel(context.store, caller.project, name, at=context.clock.now())
-    _audit(context, caller, "channel.delete", name)
+    note(context, caller, "channel.delete", name)
     return Response(status_code=204)
 
 
@@ -128,7 +120,7 @@ def post_test(context: ContextDep, caller: Writer, sent: TestIn) -> Response:
     channel = need_channel(context.store, caller.project, sent.channel)
     office = open_office(context.store, context.clock, context.settings, os.environ)
     ended = send_test(office, caller.project, channel)
-    _audit(context, caller, "channel.test", channel.name)
+    note(context, caller, "channel.test", channel.name)
     return json_response(to_json({"ok": ended.state == "sent", **delivery_view(ended)}))
 
 

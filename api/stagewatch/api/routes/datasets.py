@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from stagewatch.api.deps import Caller, ContextDep, Reader, Writer
+from stagewatch.api.deps import Caller, ContextDep, Reader, Writer, note
 from stagewatch.api.exchange import export_rows, import_rows
 from stagewatch.api.likeness import duplicates_of
 from stagewatch.api.routes.review import DatasetName
@@ -42,7 +42,7 @@ from stagewatch.core.store.datasets import (
     rows_of_version,
     versions_of,
 )
-from stagewatch.core.store.documents import audit, get_document
+from stagewatch.core.store.documents import get_document
 from stagewatch.core.store.row_history import Said, history_of_row, put_said
 
 Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="A frozen version.")]
@@ -133,15 +133,7 @@ def post_version(context: ContextDep, caller: Writer, name: str, sent: VersionIn
     made = freeze_version(
         context.store, caller.project, name, by=caller.name, note=sent.note, at=now
     )
-    audit(
-        context.store,
-        project=caller.project,
-        by=caller.name,
-        action="dataset.freeze",
-        subject=name,
-        at=now,
-        detail={"version": made.version, "rows": made.rows},
-    )
+    note(context, caller, "dataset.freeze", name, version=made.version, rows=made.rows)
     return json_response(to_json(made), 201)
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import ValidationError
 
-from stagewatch.api.deps import Caller, ContextDep, Writer
+from stagewatch.api.deps import Caller, ContextDep, Writer, note
 from stagewatch.api.routes.feedback import FeedbackIn, accept_feedback
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.tickets import (
@@ -25,7 +25,6 @@ from stagewatch.api.tickets import (
 from stagewatch.core.codec import to_json
 from stagewatch.core.errors import InvalidInputError, NotFoundError
 from stagewatch.core.service import Context
-from stagewatch.core.store.documents import audit
 
 router = APIRouter(tags=["feedback"])
 
@@ -77,10 +76,7 @@ def _import(
             if item["trace_id"] and not item["problem"]:
                 item["problem"] = store_ticket(context, caller, ticket, item, source)
                 stored += not item["problem"]
-        audit(
-            context.store, project=caller.project, by=caller.name, action="feedback.import",
-            subject=source, at=context.clock.now(), detail={"stored": stored},
-        )  # fmt: skip
+        note(context, caller, "feedback.import", source, stored=stored)
     usable = sum(not item["problem"] for item in items)
     told = {"lines": len(items), "usable": usable, "stored": stored, "preview": preview,
             "items": items[:_PREVIEWED]}  # fmt: skip

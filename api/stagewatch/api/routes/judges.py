@@ -8,13 +8,12 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from stagewatch.api.deps import Admin, Caller, ContextDep, Reader
+from stagewatch.api.deps import Admin, ContextDep, Reader, note
 from stagewatch.api.routes.turns import json_response
 from stagewatch.core.codec import to_json, to_plain
 from stagewatch.core.errors import ConflictError
 from stagewatch.core.service import Context
 from stagewatch.core.store.canary import judges_seen
-from stagewatch.core.store.documents import audit
 from stagewatch.scorer.calibration_state import calibration_report
 from stagewatch.scorer.canary.items import current_set, freeze_labelled
 from stagewatch.scorer.canary.watch import CanaryRun, run_canary, runs_of
@@ -65,13 +64,6 @@ def load_judges(context: Context, project: str) -> dict[str, Any]:
     }
 
 
-def _audit(context: Context, caller: Caller, action: str, subject: str) -> None:
-    audit(
-        context.store, project=caller.project, by=caller.name, action=action, subject=subject,
-        at=context.clock.now(),
-    )  # fmt: skip
-
-
 @router.get("/judges")
 def get_judges(context: ContextDep, caller: Reader) -> Response:
     """Judges that scored turns of the project: calibration by kind of label, and their readings of
@@ -94,7 +86,7 @@ def post_canary_run(context: ContextDep, caller: Admin) -> Response:
         run = run_canary(context.store, context.settings, context.clock)
     finally:
         _READING.release()
-    _audit(context, caller, "canary.run", run.run_id)
+    note(context, caller, "canary.run", run.run_id)
     return json_response(to_json(run_view(run)))
 
 
@@ -102,5 +94,5 @@ def post_canary_run(context: ContextDep, caller: Admin) -> Response:
 def post_canary_freeze(context: ContextDep, caller: Admin) -> Response:
     """Freeze this project's hand-labelled turns as the set, for every judge from now on."""
     made = freeze_labelled(context.store, caller.project, by=caller.name, now=context.clock.now())
-    _audit(context, caller, "canary.freeze", made.name)
+    note(context, caller, "canary.freeze", made.name)
     return json_response(to_json({"name": made.name, "texts": len(made.items)}), 201)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from stagewatch.api.deps import Admin, Caller, ContextDep, Reader, Writer
+from stagewatch.api.deps import Admin, Caller, ContextDep, Reader, Writer, note
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.running import desk_of
 from stagewatch.api.views import page_json
@@ -18,7 +18,7 @@ from stagewatch.core.codec import from_json, from_plain, to_json, to_plain
 from stagewatch.core.errors import ConflictError, InvalidInputError, NotFoundError
 from stagewatch.core.service import Context
 from stagewatch.core.store.datasets import current_rows, latest_version, rows_of_version
-from stagewatch.core.store.documents import audit, get_document, list_documents, put_document
+from stagewatch.core.store.documents import get_document, list_documents, put_document
 from stagewatch.core.store.runs import get_run, list_runs, put_run, put_run_rows, run_row_bodies
 from stagewatch.scorer.plans.launch import (
     Access,
@@ -78,13 +78,6 @@ def need_plan(context: Context, project: str, plan_id: str) -> Plan:
     return parse_plan(body)
 
 
-def _audit(context: Context, caller: Caller, action: str, subject: str, **detail: object) -> None:
-    audit(
-        context.store, project=caller.project, by=caller.name, action=action, subject=subject,
-        at=context.clock.now(), detail=detail,
-    )  # fmt: skip
-
-
 @router.get("/plans")
 def get_plans(context: ContextDep, caller: Reader) -> Response:
     """Every plan."""
@@ -107,7 +100,7 @@ def post_plan(
         context.store, "plans", plan.name, plan_body(plan),
         at=context.clock.now(), project=caller.project,
     )  # fmt: skip
-    _audit(context, caller, "plan.save", plan.name)
+    note(context, caller, "plan.save", plan.name)
     return json_response(to_json(body), 201)
 
 
@@ -165,7 +158,7 @@ def post_run(context: ContextDep, caller: Writer, plan_id: str, sent: RunIn) -> 
     plan = _with_choices(need_plan(context, caller.project, plan_id), sent)
     launch = make_launch(context, caller, plan)
     desk_of(context).start(context.store, launch)
-    _audit(context, caller, "run.start", launch.run.run_id, plan=plan.name)
+    note(context, caller, "run.start", launch.run.run_id, plan=plan.name)
     body = {**run_body(launch.run), "forecast": to_plain(launch.forecast)}
     return json_response(to_json(body), 202)
 
@@ -255,7 +248,7 @@ def post_run_file(
     )
     body = {**run_body(run), "project": caller.project}
     put_run(store, caller.project, run.run_id, run.plan_id, body, at=now)
-    _audit(context, caller, "run.import", run.run_id)
+    note(context, caller, "run.import", run.run_id)
     return json_response(to_json({"run_id": run.run_id, "rows": len(found.rows)}), 201)
 
 
@@ -269,7 +262,7 @@ def post_resume(context: ContextDep, caller: Writer, run_id: str, sent: ResumeIn
         raise ConflictError("the plan's connector is another one now: start a new run")
     launch = make_launch(context, caller, parse_plan(known.plan), resume=known)
     desk_of(context).start(context.store, launch, retry_errored=sent.retry_errored)
-    _audit(context, caller, "run.resume", run_id)
+    note(context, caller, "run.resume", run_id)
     return json_response(to_json(run_body(launch.run)), 202)
 
 

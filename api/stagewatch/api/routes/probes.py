@@ -9,13 +9,13 @@ from fastapi import APIRouter, Body, Query
 from fastapi.responses import Response
 
 from stagewatch.api.checks import LONGEST_STEP_S, Moment
-from stagewatch.api.deps import Admin, Caller, ContextDep, Reader, Writer
+from stagewatch.api.deps import Admin, Caller, ContextDep, Reader, Writer, note
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.views import page_json
 from stagewatch.core.codec import from_json, to_json, to_plain
 from stagewatch.core.errors import InvalidInputError, NotFoundError
 from stagewatch.core.service import Context
-from stagewatch.core.store.documents import audit, get_document
+from stagewatch.core.store.documents import get_document
 from stagewatch.core.store.probes import has_pass, newest_row_bodies, pass_row_bodies
 from stagewatch.scorer.probes.ask import ProbeResult
 from stagewatch.scorer.probes.desk import desk_of, surroundings
@@ -38,13 +38,6 @@ from stagewatch.scorer.series import check_request, pick_step
 router = APIRouter(tags=["probes"])
 
 DEFAULT_SPAN = timedelta(days=7)
-
-
-def _audit(context: Context, caller: Caller, action: str, subject: str) -> None:
-    audit(
-        context.store, project=caller.project, by=caller.name, action=action, subject=subject,
-        at=context.clock.now(),
-    )  # fmt: skip
 
 
 def probe_view(context: Context, caller: Caller, probe: Probe) -> dict[str, Any]:
@@ -109,7 +102,7 @@ def post_probe(
     check_storable(probe)
     check_apps(surroundings(context), probe)
     put_probe(context.store, caller.project, probe, at=context.clock.now())
-    _audit(context, caller, "probe.save", probe.name)
+    note(context, caller, "probe.save", probe.name)
     return json_response(to_json(probe_view(context, caller, probe)), 201)
 
 
@@ -118,7 +111,7 @@ def delete_probe(context: ContextDep, caller: Admin, name: str) -> Response:
     """Delete a probe and end its pass; what it found stays."""
     drop_probe(context.store, caller.project, name, at=context.clock.now())
     desk_of(context).cancel(caller.project, name)
-    _audit(context, caller, "probe.delete", name)
+    note(context, caller, "probe.delete", name)
     return Response(status_code=204)
 
 
@@ -157,7 +150,7 @@ def post_probe_run(context: ContextDep, caller: Writer, name: str) -> Response:
     """Start a pass now; GET /probes/{name} tells how far it is."""
     probe = need_probe(context.store, caller.project, name)
     pass_id = desk_of(context).start(caller.project, probe, by=caller.name)
-    _audit(context, caller, "probe.run", name)
+    note(context, caller, "probe.run", name)
     return json_response(to_json({"probe": name, "started": True, "pass_id": pass_id}), 202)
 
 

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 from fastapi.responses import Response
 
-from stagewatch.api.deps import Caller, ContextDep, Reader, Writer
+from stagewatch.api.deps import Caller, ContextDep, Reader, Writer, note
 from stagewatch.api.routes.turns import json_response
 from stagewatch.api.views import page_json
 from stagewatch.core.codec import to_json, to_plain
 from stagewatch.core.errors import ConflictError, InvalidInputError
 from stagewatch.core.service import Context
-from stagewatch.core.store.documents import audit
 from stagewatch.core.store.scores import rule_counts
 from stagewatch.core.store.spending import Spent, spent_on
 from stagewatch.scorer.judges.asking import Price
@@ -49,13 +48,6 @@ def rules_view(context: Context, project: str) -> dict[str, Any]:
     return {"items": items, "unmatched_24h": counts.get("", {}).get("filtered", 0)}
 
 
-def _audit(context: Context, caller: Caller, action: str, name: str, **detail: object) -> None:
-    audit(
-        context.store, project=caller.project, by=caller.name, action=action, subject=name,
-        at=context.clock.now(), detail=detail,
-    )  # fmt: skip
-
-
 @router.get("/rules")
 def get_rules(context: ContextDep, caller: Reader) -> Response:
     """The rules in the order in which they are asked; the first enabled one that matches decides.
@@ -87,7 +79,7 @@ def put_rule(context: ContextDep, caller: Writer, name: str, sent: RuleIn) -> Re
 
 def _save(context: Context, caller: Caller, rule: Rule) -> Response:
     made = save_rule(context.store, caller.project, rule, at=context.clock.now())
-    _audit(context, caller, "rule.create" if made else "rule.change", rule.name,
+    note(context, caller, "rule.create" if made else "rule.change", rule.name,
            rule=rule_body(rule))  # fmt: skip
     return json_response(to_json(rule_body(rule)), 201 if made else 200)
 
@@ -96,7 +88,7 @@ def _save(context: Context, caller: Caller, rule: Rule) -> Response:
 def delete_rule(context: ContextDep, caller: Writer, name: str) -> Response:
     """Delete a rule of the project."""
     drop_rule(context.store, caller.project, name, at=context.clock.now())
-    _audit(context, caller, "rule.delete", name)
+    note(context, caller, "rule.delete", name)
     return json_response(to_json({"deleted": name}))
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from stagewatch.api.deps import Admin, Caller, ContextDep
+from stagewatch.api.deps import Admin, Caller, ContextDep, note
 from stagewatch.api.hooks import (
     SIGNATURE_HEADER,
     Hook,
@@ -26,7 +26,6 @@ from stagewatch.core.codec import from_plain, to_json, to_plain
 from stagewatch.core.errors import InvalidInputError, NotFoundError, UnauthorizedError
 from stagewatch.core.service import Context
 from stagewatch.core.store.documents import (
-    audit,
     delete_document,
     get_document,
     list_documents,
@@ -69,7 +68,7 @@ def put_hook(context: ContextDep, caller: Admin, source: Source, sent: HookIn) -
         rfc3339(now),
     )
     put_document(context.store, COLLECTION, source, to_plain(hook), at=now, project=caller.project)
-    _audit(context, caller, "webhook.create", source)
+    note(context, caller, "webhook.create", source)
     path = f"/api/v1/feedback/webhook/{source}?project={caller.project}"
     return json_response(to_json({**hook.shown(), "secret": hook.secret, "path": path}), 201)
 
@@ -88,15 +87,8 @@ def delete_hook(context: ContextDep, caller: Admin, source: Source) -> Response:
         raise NotFoundError(f"no webhook {source!r} in project {caller.project!r}")
     now = context.clock.now()
     delete_document(context.store, COLLECTION, source, at=now, project=caller.project)
-    _audit(context, caller, "webhook.delete", source)
+    note(context, caller, "webhook.delete", source)
     return json_response(to_json({"deleted": source}))
-
-
-def _audit(context: Context, caller: Caller, action: str, source: str) -> None:
-    audit(
-        context.store, project=caller.project, by=caller.name, action=action, subject=source,
-        at=context.clock.now(),
-    )  # fmt: skip
 
 
 @router.post("/feedback/webhook/{source}", status_code=201)
