@@ -119,7 +119,7 @@ def restarts(readings: Sequence[Reading], found: Sequence[Break]) -> list[int]:
     return positions
 
 
-def kinds_of(reading: Reading) -> tuple[str, tuple[str, bool]]:
+def peers_of(reading: Reading) -> tuple[str, tuple[str, bool]]:
     """Whom a reading is ranked among: its service's turns, of working days or of weekends (UTC).
 
     So neither a service that grows nor weekends that are always harder look like a change.
@@ -153,7 +153,7 @@ def alerts_of(
     used = [r for r in readings if r.stratum == "uniform" and goodness(monitor, r) is not None]
     values = [goodness(monitor, r) or 0.0 for r in used]
     changes = breaks(used)
-    kinds = [kinds_of(reading) for reading in used]
+    kinds = [peers_of(reading) for reading in used]
     found = detect(values, restarts(used, changes), kinds=kinds, alpha=alpha)
     ends = [*(alarm.start for alarm in found[1:]), len(used)]
     return [

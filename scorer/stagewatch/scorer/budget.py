@@ -83,8 +83,14 @@ class Budget:
         self._flying: dict[Account, Spent] = defaultdict(Spent)
         self._open: list[Reservation] = []
         self._members = 1
-        self.short: dict[Account, str] = {}
-        self._said: dict[Account, datetime] = {}
+        # Whom a spent budget was told, in which words, and when last.
+        self._told: dict[Account, tuple[str, datetime]] = {}
+
+    @property
+    def short(self) -> dict[Account, str]:
+        """The sentences of budgets that are spent, by whose they are."""
+        with self._lock:
+            return {account: said for account, (said, _) in self._told.items()}
 
     def refresh(self, members: int = 1) -> None:
         """Read what every process has spent today; `members` share what is left.
@@ -99,13 +105,13 @@ class Budget:
         with self._lock:
             if self._day != today:
                 self._day, self._since = today, defaultdict(Spent)
-                self.short = {}
+                self._told = {}
             self._known, self._members = known, max(1, members)
             # A rule that nobody asks of any more (it is gone, or its turns are) stops being told.
             now = self._now()
-            for account in [a for a, at in self._said.items() if now - at > _TOLD]:
-                del self._said[account]
-                self.short.pop(account, None)
+            self._told = {
+                a: (said, at) for a, (said, at) in self._told.items() if now - at <= _TOLD
+            }
             # `_since` counts what was in the store before it was read: `known` has it.
             for account, spent in before.items():
                 self._since[account] = self._since[account] - spent
@@ -118,11 +124,10 @@ class Budget:
                 short = those.short(self._members, self._spent(whose), self._held(whose), wanted)
                 if short:
                     said = _sentence(short, None if whose is None else account[1], those)
-                    self.short[account if whose else NOBODY] = said
-                    self._said[account if whose else NOBODY] = self._now()
+                    self._told[account if whose else NOBODY] = said, self._now()
                     return said
-            self.short.pop(account, None)
-            self.short.pop(NOBODY, None)
+            self._told.pop(account, None)
+            self._told.pop(NOBODY, None)
             found = Reservation(account, limits, wanted)
             self._open.append(found)
             return found
@@ -184,7 +189,7 @@ class Budget:
     def _new_day(self) -> None:
         if self._day is not None and self._now().date() != self._day:
             self._day = self._now().date()
-            self._known, self._since, self.short = {}, defaultdict(Spent), {}
+            self._known, self._since, self._told = {}, defaultdict(Spent), {}
 
     def _spent(self, whose: Account | None) -> Spent:
         return self._total(self._known, whose)

@@ -141,7 +141,9 @@ def _point(
     )
 
 
-_ASSISTED = frozenset({"pass_rate", "mean", "hard_fail_rate", "miss_rate"})
+ASSISTED = frozenset({"pass_rate", "mean", "hard_fail_rate", "miss_rate"})
+"""Statistics that a free judge's readings of all turns can help."""
+
 _MOST_UNREAD = 0.05
 """Where the free judge has no value for more of the sampled turns than this, what it says of the
 others would aim at other turns than the sample does."""
@@ -207,7 +209,7 @@ def series(
         key = (*place(reading), reading.fingerprint, reading.basis, reading.threshold)
         cells[key].append(reading)
     cheap: dict[tuple[datetime, datetime, str], dict[str, tuple[float, str]]] = defaultdict(dict)
-    for reading in first_pass if stat in _ASSISTED else ():
+    for reading in first_pass if stat in ASSISTED else ():
         value = value_for(stat, reading)
         if value is not None:
             cheap[place(reading)][reading.turn_id] = (value, reading.conversation_id)

@@ -199,7 +199,7 @@ class Scorer:
         budget, fuse = self._reader.budget, self._reader.fuse
         if budget is not None:
             outage = fuse.state() if fuse is not None else None
-            self._meters.note_judge(budget.today(), dict(budget.short), outage)
+            self._meters.note_judge(budget.today(), budget.short, outage)
 
     def backfill(self) -> None:
         """Go on with backfills for about as long as live turns may wait."""
@@ -226,7 +226,9 @@ class Scorer:
         while not self._stopping.is_set():
             try:
                 self._member.beat(self.pulse())
-                self._settle_dead()
+                if not self._context.store.embedded:
+                    # On the embedded engine nobody else can have died since the start.
+                    self._settle_dead()
             except StagewatchError as error:
                 self._meters.errors.labels(type(error).__name__).inc()
             # Alone on the engine nobody splits turns by it; it is for the pages then.
@@ -269,7 +271,7 @@ class Scorer:
         if reader.budget is not None:
             spent = reader.budget.today()
             said |= {"spent_usd": round(spent.usd, 4), "judge_calls": spent.calls}
-            short = dict(reader.budget.short)
+            short = reader.budget.short
             if short:
                 # Rules are their project's own: who sees all of them is not told their names.
                 said |= {"state": "over budget", "why": short.get(NOBODY, "budgets of rules")}

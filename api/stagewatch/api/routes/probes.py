@@ -56,17 +56,18 @@ def probe_view(context: Context, caller: Caller, probe: Probe) -> dict[str, Any]
     }
 
 
-def newest_results(context: Context, project: str, probe: Probe) -> list[ProbeResult]:
-    """The newest result of every row that the probe asks now, failures first.
-
-    Raises:
-        NotFoundError, InvalidInputError: as `rows_for`.
+def newest_results(context: Context, project: str, probe: Probe) -> tuple[list[ProbeResult], str]:
+    """The newest result of every row that the probe asks now, failures first; without any, why
+    the probe has no rows to ask.
     """
-    _, rows = rows_for(context.store, project, probe)
+    try:
+        _, rows = rows_for(context.store, project, probe)
+    except (NotFoundError, InvalidInputError) as error:
+        return [], str(error)
     bodies = newest_row_bodies(context.store, project, probe.name, [row.row_id for row in rows])
     order = {"fail": 0, "errored": 1, "pass": 2}
     found = [from_json(ProbeResult, body) for body in bodies]
-    return sorted(found, key=lambda item: (order[item.row.verdict], item.row.row_id))
+    return sorted(found, key=lambda item: (order[item.row.verdict], item.row.row_id)), ""
 
 
 def result_view(item: ProbeResult) -> dict[str, Any]:
@@ -121,11 +122,7 @@ def get_probe(context: ContextDep, caller: Reader, name: str) -> Response:
     why it has no rows to ask now.
     """
     probe = need_probe(context.store, caller.project, name)
-    trouble, results = "", []
-    try:
-        results = newest_results(context, caller.project, probe)
-    except (NotFoundError, InvalidInputError) as error:
-        trouble = str(error)
+    results, trouble = newest_results(context, caller.project, probe)
     body = {
         **probe_view(context, caller, probe),
         "passes": passes_of(context.store, caller.project, name),

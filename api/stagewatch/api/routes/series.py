@@ -19,6 +19,7 @@ from stagewatch.core.service import Context
 from stagewatch.core.store.scores import Reading, readings, stages_between
 from stagewatch.scorer.calibration_state import calibration_check
 from stagewatch.scorer.series import (
+    ASSISTED,
     GroupBy,
     breaks,
     check_request,
@@ -50,7 +51,9 @@ def load_series(
     check_request(stat, begin, end, step)
     begin = floor_time(begin, step)
     live = readings(context.store, project, metric, begin, end)
-    free = readings(context.store, project, metric, begin, end, first_pass=True)
+    free: list[Reading] = []
+    if stat in ASSISTED:
+        free = readings(context.store, project, metric, begin, end, first_pass=True)
     if group_by == "diagnosis":
         stages = stages_between(context.store, project, begin, end)
         live, free = _diagnosed(live, stages), _diagnosed(free, stages)

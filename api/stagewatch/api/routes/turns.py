@@ -17,7 +17,7 @@ from stagewatch.core.codec import to_json, to_plain
 from stagewatch.core.errors import InvalidInputError, NotFoundError
 from stagewatch.core.model import SpanRow, Turn
 from stagewatch.core.store.client import Store
-from stagewatch.core.store.spans import spans_of_traces
+from stagewatch.core.store.spans import trace_spans
 from stagewatch.core.store.turns import (
     TurnFilter,
     count_turns,
@@ -163,7 +163,7 @@ def span_json(depth: int, span: SpanRow) -> dict[str, Any]:
 @router.get("/traces/{trace_id}")
 def get_trace(context: ContextDep, caller: Reader, trace_id: str) -> Response:
     """The spans of a trace in tree order, and its turns."""
-    spans = spans_of_traces(context.store, caller.project, [trace_id]).get(trace_id, [])
+    spans = trace_spans(context.store, caller.project, trace_id)
     turns = turns_of_trace(context.store, trace_id, caller.project)
     if not spans and not turns:
         raise NotFoundError("no trace with this id in this project")

@@ -45,7 +45,7 @@ from stagewatch.core.errors import UnauthorizedError
 from stagewatch.core.store.datasets import list_datasets
 from stagewatch.core.store.feedback import feedback_of_trace
 from stagewatch.core.store.scores import diagnoses_of
-from stagewatch.core.store.spans import spans_of_traces
+from stagewatch.core.store.spans import trace_spans
 from stagewatch.core.store.spending import spent_on
 from stagewatch.core.store.turns import (
     TurnFilter,
@@ -188,7 +188,7 @@ def turn(request: Request, context: ContextDep, caller: Reader, turn_id: str) ->
 @router.get("/traces/{trace_id}")
 def trace(request: Request, context: ContextDep, caller: Reader, trace_id: str) -> Response:
     """The spans of a trace as a waterfall."""
-    spans = spans_of_traces(context.store, caller.project, [trace_id]).get(trace_id, [])
+    spans = trace_spans(context.store, caller.project, trace_id)
     return render(
         request,
         caller,

@@ -12,7 +12,6 @@ from stagewatch.api.routes.probes import newest_results, probe_view
 from stagewatch.api.web.pages import SPANS
 from stagewatch.api.web.render import render
 from stagewatch.core.clock import rfc3339
-from stagewatch.core.errors import InvalidInputError, NotFoundError
 from stagewatch.core.store.datasets import list_datasets
 from stagewatch.scorer.probes.probe import list_probes, need_probe
 from stagewatch.scorer.probes.record import passes_of
@@ -52,11 +51,7 @@ def probe_page(
 ) -> Response:
     """One probe: its series, its passes, and what every row got last."""
     probe = need_probe(context.store, caller.project, name)
-    trouble, results = "", []
-    try:
-        results = newest_results(context, caller.project, probe)
-    except (NotFoundError, InvalidInputError) as error:
-        trouble = str(error)
+    results, trouble = newest_results(context, caller.project, probe)
     now = context.clock.now()
     measured = {score.metric for item in results for score in item.row.scores}
     return render(

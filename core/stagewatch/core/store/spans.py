@@ -162,8 +162,8 @@ def spans_of_traces(
 
 
 def trace_spans(store: Store, project: str, trace_id: str) -> list[SpanRow]:
-    """The spans of one trace in order of start; empty when it is not known."""
-    return spans_of_traces(store, project, [trace_id]).get(trace_id.lower(), [])
+    """The spans of one trace (lower-case hex) in order of start; empty when it is not known."""
+    return spans_of_traces(store, project, [trace_id]).get(trace_id, [])
 
 
 def logs_of_traces(

@@ -86,7 +86,7 @@ class EmbeddedJudge:
         """A chunk is relevant when it speaks of enough of the question's subject."""
         passages = read_passages(chunks)
         matches = match_passages(read_topic(question, passages), passages)
-        values = self._with_vectors(question, passages, [_meets(match) for match in matches])
+        values = _mixed(self._alike(question, passages), [_meets(match) for match in matches])
         limit = max(RELEVANT_AT, RELATIVE_TO_BEST * max(values, default=0.0))
         marks: tuple[Mark, ...] = tuple(value >= limit for value in values)
         return RelevanceReading(marks, tuple(values))
@@ -98,8 +98,9 @@ class EmbeddedJudge:
         if not matches:
             return SufficiencyReading("insufficient", 0.0)
         held = [match.sentences * (1.0 if match.answers else _NO_VALUE) for match in matches]
-        best = max(self._with_vectors(question, passages, held))
-        spoken = self._with_vectors(question, passages, [match.sentences for match in matches])
+        alike = self._alike(question, passages)
+        best = max(_mixed(alike, held))
+        spoken = _mixed(alike, [match.sentences for match in matches])
         value = 0.75 * best + 0.25 * math.fsum(spoken) / len(spoken)
         enough = SUFFICIENT_AT if self._vectors is None else SUFFICIENT_BY_VECTORS
         sure = not PARTIAL_AT <= value < enough
@@ -108,16 +109,11 @@ class EmbeddedJudge:
         level = "partial" if value >= PARTIAL_AT else "insufficient"
         return SufficiencyReading("partial" if level == "partial" else "insufficient", value, sure)
 
-    def _with_vectors(
-        self, question: str, passages: Passages, by_words: Sequence[float]
-    ) -> list[float]:
-        if self._vectors is None or not by_words or not question.strip():
-            return list(by_words)
-        by_vectors = likeness(self._vectors, question, passages)
-        return [
-            SHARE * alike + (1 - SHARE) * value
-            for alike, value in zip(by_vectors, by_words, strict=True)
-        ]
+    def _alike(self, question: str, passages: Passages) -> list[float] | None:
+        """How alike the passages are to the question by vectors; None without them."""
+        if self._vectors is None or not passages.texts or not question.strip():
+            return None
+        return likeness(self._vectors, question, passages)
 
     def relevancy(self, question: str, answer: str) -> RelevancyReading | Unscored:
         """Rules with low confidence: the answer names the subject and gives the kind asked for."""
@@ -135,6 +131,12 @@ class EmbeddedJudge:
         """Each statement as one claim; the guard has spoken, since nobody else will be asked."""
         read = read_passages(passages)
         return tuple(_read_claim(text, 0, len(text), plain(text), read) for text in statements)
+
+
+def _mixed(alike: Sequence[float] | None, by_words: Sequence[float]) -> list[float]:
+    if alike is None:
+        return list(by_words)
+    return [SHARE * a + (1 - SHARE) * b for a, b in zip(alike, by_words, strict=True)]
 
 
 def _meets(match: Match) -> float:
