@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stagewatch.scorer.estimate import mean_estimate
@@ -113,6 +113,8 @@ unit = st.floats(0, 1, allow_nan=False)
 
 
 @settings(deadline=None)
+@example([(0.0, 1.0, 1.0, ""), (0.0, 0.9999999999999999, 1.0, "")])
+@example([(0.0, 0.0, 0.5, ""), (0.0, 7.872567315108422e-179, 1.0, "")])
 @given(
     st.lists(
         st.tuples(unit, st.none() | unit, st.floats(0.05, 1.0), st.sampled_from(["", "a", "b"])),

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from stagewatch.scorer import estimate
+
 State = Literal["uncalibrated", "calibrated", "expired"]
 Labels = tuple[str, str]
 """(what a person said, what the judge said) of one item."""
@@ -143,13 +145,11 @@ def bootstrap(
 
 
 def wilson(successes: int, n: int) -> Interval | None:
-    """Wilson's 95 % interval of a share (Wilson 1927); None without items."""
+    """Wilson's 95 % interval of a share; None without items."""
     if n == 0:
         return None
-    z, share = 1.959963984540054, successes / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return Interval(share, max(0.0, centre - half), min(1.0, centre + half))
+    share = successes / n
+    return Interval(share, *estimate.wilson(share, n))
 
 
 def labels_still_needed(agreement: float, n: int, width: float = WIDTH) -> int:

@@ -103,9 +103,9 @@ def wilson(
     z = z_of(confidence) if z is None else z
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    # At the ends the formula gives exactly 0 or 1, rounding does not.
-    low = 0.0 if p <= 0.0 else max(0.0, centre - half)
-    high = 1.0 if p >= 1.0 else min(1.0, centre + half)
+    # The interval always holds `p`; rounding alone would put an end past it, near 0 and 1.
+    low = max(0.0, min(p, centre - half))
+    high = min(1.0, max(p, centre + half))
     return low, high
 
 
@@ -158,7 +158,8 @@ def mean_estimate(
     kish = float(np.sum(cluster_weights) ** 2 / np.sum(cluster_weights**2))
     # Between 0 and 1 a variable of this mean varies at most like a coin of this mean.
     spread = mean * (1 - mean)
-    linear = spread / variance if variance > 0 else math.inf
+    # A mean that rounds to 0 or 1 leaves no spread; what is left of the variance is rounding too.
+    linear = spread / variance if variance > 0 and spread > 0 else math.inf
     n_eff = min(kish, linear)
     rare = min(mean, 1 - mean)
     # The linearised size sees clustering but is itself unsure where a few heavy turns carry the
