@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.probes_oddapp import OddApp, odd_app
-from tests.support.server import Server, serving, until
+from tests.support.server import Server, serving, stagewatch, until
 
 pytestmark = pytest.mark.fault
 ROW = {"row_id": "r1", "question": "How long?", "status": "confirmed",
@@ -38,15 +35,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def body(name: str, url: str, **fields: Any) -> dict[str, Any]:
     connector = {"url": url, "timeout_s": 5, **fields.pop("connector", {})}
     return {"name": name, "dataset": "golden", "connector": connector, **fields}
-
-
-def stagewatch(server: Server, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("STAGEWATCH_")}
-    return subprocess.run(
-        [sys.executable, "-m", "stagewatch", *words],
-        env={**clean, "STAGEWATCH_URL": server.api},
-        cwd=cwd, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
 
 
 def test_what_cannot_run_is_refused_where_it_is_stored(server: Server, app: OddApp) -> None:

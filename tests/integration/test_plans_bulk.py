@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from tests.support.plans_app import App, good, running_app
 from tests.support.refund import QUESTION, send_turn
-from tests.support.server import Answer, Server, serving, until
+from tests.support.server import Answer, Server, serving, stagewatch, until
 
 pytestmark = pytest.mark.integration
 
@@ -39,15 +36,6 @@ def as_person(
     server: Server, name: str, method: str, path: str, body: object | None = None
 ) -> Answer:
     return server.call(method, f"/api/v1{path}", body, {"x-stagewatch-user": name})
-
-
-def stagewatch(server: Server, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("STAGEWATCH_")}
-    return subprocess.run(
-        [sys.executable, "-m", "stagewatch", *words], cwd=cwd,
-        env={**clean, "STAGEWATCH_URL": server.api}, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
 
 
 def tally(found: dict[str, Any]) -> tuple[int, int, int, int]:

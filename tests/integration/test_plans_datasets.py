@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from tests.support.refund import QUESTION, send_turn
-from tests.support.server import Server, serving
+from tests.support.server import Server, serving, stagewatch
 
 pytestmark = pytest.mark.integration
 
@@ -27,15 +24,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         send_turn(exporter, question="Do you sell gift cards?", answer="No.")
         started.turns(2)
         yield started
-
-
-def stagewatch(server: Server, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("STAGEWATCH_")}
-    return subprocess.run(
-        [sys.executable, "-m", "stagewatch", *words], cwd=cwd,
-        env={**clean, "STAGEWATCH_URL": server.api}, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
 
 
 def dataset(server: Server, name: str, *rows: dict[str, Any]) -> list[str]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.plans_bot import BotApp, running_bot
-from tests.support.server import Server, serving, until
+from tests.support.server import Server, serving, stagewatch, until
 
 pytestmark = pytest.mark.integration
 
@@ -29,15 +26,6 @@ trace_id = "trace_id"
 release = "release"
 index_version = "index_version"
 """
-
-
-def stagewatch(server: Server, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("STAGEWATCH_", "GITHUB_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "stagewatch", *words],
-        env={**clean, "STAGEWATCH_URL": server.api},
-        cwd=cwd, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
 
 
 def as_person(server: Server, name: str, method: str, path: str, body: object) -> Any:

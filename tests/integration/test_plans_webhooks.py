@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from typing import Any
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from tests.support.refund import send_turn
-from tests.support.server import Answer, Server, serving
+from tests.support.server import Answer, Server, serving, stagewatch
 
 pytestmark = pytest.mark.integration
 
@@ -26,15 +23,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         send_turn(OTLPSpanExporter(endpoint=f"{started.otlp_http}/v1/traces"), release="bulk")
         started.turns(1)
         yield started
-
-
-def stagewatch(server: Server, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("STAGEWATCH_")}
-    return subprocess.run(
-        [sys.executable, "-m", "stagewatch", *words], cwd=cwd,
-        env={**clean, "STAGEWATCH_URL": server.api}, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
 
 
 MAPPING = {

@@ -118,7 +118,7 @@ def test_a_whole_range_has_inclusion_one_and_what_was_read_is_not_read_again(
     turns = scored_at(bench, 0.3)
     drawn = {t.turn_id for t in turns if is_sampled(t.turn_id, 0.3)}
     assert {i for i, _ in bench.live().values()} == {0.3}
-    before = bench.server.calls(bench.model)
+    before = bench.server.distinct(bench.model)
     forecast = price_wish(bench.store, bench.settings(), bench.wish())
     assert (forecast.turns, forecast.already, forecast.exact) == (20 - len(drawn), len(drawn), True)
     assert forecast.usd > 0
@@ -127,8 +127,11 @@ def test_a_whole_range_has_inclusion_one_and_what_was_read_is_not_read_again(
     outcomes = bench.view(job)["progress"]["outcomes"]
     assert outcomes["scored"] == 20 - len(drawn)
     assert outcomes["already read"] == len(drawn)
-    assert bench.server.calls(bench.model) - before == 4 * (20 - len(drawn))
-    assert bench.server.calls(bench.model) <= forecast.calls + before
+    # What was asked, not how often: a stalled machine may lose a call, which is then repeated.
+    asked = bench.server.distinct(bench.model)
+    assert asked - before == 4 * (20 - len(drawn))
+    assert asked <= forecast.calls + before
+    calls = bench.server.calls(bench.model)
     live = bench.live()
     assert set(live) == {t.turn_id for t in turns}
     assert {i for i, _ in live.values()} == {1.0}
@@ -140,7 +143,7 @@ def test_a_whole_range_has_inclusion_one_and_what_was_read_is_not_read_again(
     job = bench.start()
     bench.runner().work(never)
     assert bench.view(job)["progress"]["outcomes"]["already read"] == 20
-    assert bench.server.calls(bench.model) - before == 4 * (20 - len(drawn))
+    assert bench.server.calls(bench.model) == calls
 
 
 def test_a_sampled_backfill_keeps_stored_inclusions_and_leaves_the_rest_alone(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.alerts_past import send_past
 from tests.support.channels_receiver import Receiver, receiving
-from tests.support.server import Server, serving, until
+from tests.support.server import Server, serving, stagewatch, until
 
 from stagewatch.core.clock import rfc3339
 
@@ -143,15 +140,6 @@ def test_a_silence_is_told_and_its_end_too(
     told = server.get(f"{address}/deliveries")["items"]
     assert [line["event"] for line in told] == ["closed", "acked", "opened"]
     assert server.call("POST", "/api/v1/alerts/none/ack").status == 404
-
-
-def stagewatch(server: Server, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("STAGEWATCH_")}
-    return subprocess.run(
-        [sys.executable, "-m", "stagewatch", *words],
-        env={**clean, "STAGEWATCH_URL": server.api},
-        cwd=cwd, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
 
 
 def test_the_command_line_makes_and_tries_a_channel(

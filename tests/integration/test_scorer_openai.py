@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.support.scorer_injections import INJECTIONS
@@ -216,6 +218,35 @@ def test_a_call_is_paid_once_per_fingerprint_and_input(
     assert other.over_budget()
     clock.advance(86400)
     assert not other.over_budget()
+
+
+class SlowStore(Store):
+    """The real store, whose writes wait for `opened`."""
+
+    opened: threading.Event
+
+    def put(self, table: str, rows: Iterable[Mapping[str, Any]], token: str | None = None) -> int:
+        assert self.opened.wait(30)
+        return super().put(table, rows, token)
+
+
+def test_a_reply_on_its_way_to_a_slow_store_is_not_paid_again(
+    server: ScriptedServer, store: Store
+) -> None:
+    slow = SlowStore(store.settings)
+    slow.opened = threading.Event()
+    name = f"good-{uuid.uuid4().hex}"
+    ledger = Ledger(slow, 1e9, SystemClock().now, behind=True)
+    asked = judge(server, name, ledger, price=Price(1000.0, 1000.0))
+    readings = [asked.faithfulness(QUESTION, ANSWER, WINDOW) for _ in range(3)]
+    assert readings[0] == readings[1] == readings[2]
+    assert server.calls(name) == 1
+    slow.opened.set()
+    ledger.flush()
+    slow.close()
+    again = judge(server, name, Ledger(store, 1e9, SystemClock().now))
+    assert again.faithfulness(QUESTION, ANSWER, WINDOW) == readings[0]
+    assert server.calls(name) == 1
 
 
 def test_the_worker_runs_turns_side_by_side(

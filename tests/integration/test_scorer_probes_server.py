@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.support.alerts_past import send_turn_of_trace
 from tests.support.plans_bot import BotApp, running_bot
-from tests.support.server import Server, serving, until
+from tests.support.server import Server, serving, stagewatch, until
 
 pytestmark = pytest.mark.integration
 
@@ -58,15 +58,6 @@ def bot(server: Server) -> Iterator[BotApp]:
         server.otlp_http, server.api, state="healthy", index_version="kb-1"
     ) as started:
         yield started
-
-
-def stagewatch(server: Server, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("STAGEWATCH_")}
-    return subprocess.run(
-        [sys.executable, "-m", "stagewatch", *words],
-        env={**clean, "STAGEWATCH_URL": server.api},
-        cwd=cwd, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
 
 
 def test_from_a_file_to_a_failing_row_and_never_into_live_numbers(

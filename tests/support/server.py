@@ -21,11 +21,13 @@ DEADLINE_S = 60.0
 
 
 def until(what: str, ask: Callable[[], T | None], deadline_s: float = DEADLINE_S) -> T:
-    """Ask until there is an answer; fail with `what` when none comes in time."""
+    """Ask until there is an answer (nothing, no and an empty list are none); fail with `what` when
+    none comes in time.
+    """
     end = time.monotonic() + deadline_s
     while True:
         found = ask()
-        if found is not None and found is not False:
+        if found:
             return found
         if time.monotonic() > end:
             raise AssertionError(f"waited {deadline_s:g} s for {what}")
@@ -183,6 +185,16 @@ class Server:
             return found if found["diagnosis"] else None
 
         return until("the turn to be scored", ask)
+
+
+def stagewatch(server: Server, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`stagewatch words…` in the folder `cwd`, talking to the server."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("STAGEWATCH_", "GITHUB_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "stagewatch", *words],
+        env={**clean, "STAGEWATCH_URL": server.api},
+        cwd=cwd, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

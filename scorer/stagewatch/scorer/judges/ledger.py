@@ -58,15 +58,19 @@ class Ledger:
         self._store = store
         self._now = now
         self.budget = Budget(store, now, Limits(budget_usd, budget_calls))
-        # Guards `_sent`: replies on their way to the store.
+        # Guards `_sent` and `_under_way`: replies on their way to the store, as what is waited
+        # for and by their keys, so that a turn that is read again at once pays for none twice.
         self._lock = threading.Lock()
         self._sent: set[Future[None]] = set()
+        self._under_way: dict[_Key, Judgement] = {}
         self._finding = Together("ledger-find", self._find)
         self._keeping: Together[_Paid, None] = Together("ledger-keep", self._keep)
 
     def find(self, fingerprint: str, key: str) -> Judgement | None:
-        """The stored reply to this very input, or None."""
-        return self._finding.ask((fingerprint, key))
+        """The reply to this very input that is stored or on its way there, or None."""
+        with self._lock:
+            fresh = self._under_way.get((fingerprint, key))
+        return fresh or self._finding.ask((fingerprint, key))
 
     def keep(self, fingerprint: str, key: str, judgement: Judgement) -> None:
         """Book a reply's cost to whoever's turn this thread reads, and have the reply stored.
@@ -76,18 +80,22 @@ class Ledger:
         """
         payer = self.budget.payer()
         account = payer.account if payer is not None else NOBODY
-        cost = _cost(judgement)
-        self.budget.paid(payer, cost)
-        sent = self._keeping.send(_Paid((fingerprint, key), judgement, account))
+        self.budget.paid(payer, _cost(judgement))
+        paid = _Paid((fingerprint, key), judgement, account)
+        with self._lock:
+            self._under_way[paid.key] = judgement
+        sent = self._keeping.send(paid)
         with self._lock:
             self._sent.add(sent)
-        sent.add_done_callback(lambda done: self._kept(done, account, cost))
+        sent.add_done_callback(lambda done: self._kept(done, paid))
         if not self._behind:
             self.flush()
 
-    def _kept(self, done: Future[None], account: Account, cost: Spent) -> None:
+    def _kept(self, done: Future[None], paid: _Paid) -> None:
+        with self._lock:
+            self._under_way.pop(paid.key, None)
         if done.exception() is None:
-            self.budget.stored(account, cost)
+            self.budget.stored(paid.account, _cost(paid.judgement))
             with self._lock:
                 self._sent.discard(done)
 
