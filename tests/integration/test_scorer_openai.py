@@ -10,11 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.support.scorer_bench import a_day
 from tests.support.scorer_injections import INJECTIONS
 from tests.support.scorer_openai_server import ScriptedServer, running_server
 from tests.support.scorer_turns import AT, PASSAGES, turn
 
-from stagewatch.core.clock import ManualClock, SystemClock
+from stagewatch.core.clock import ManualClock
 from stagewatch.core.errors import SettingsError
 from stagewatch.core.settings import Settings
 from stagewatch.core.store import Store
@@ -201,8 +202,7 @@ def test_a_call_is_paid_once_per_fingerprint_and_input(
     server: ScriptedServer, store: Store
 ) -> None:
     name = f"good-{uuid.uuid4().hex}"
-    # Judgements expire by the engine's own clock, so this one starts at the present.
-    clock = ManualClock(SystemClock().now())
+    clock = ManualClock(a_day())
     ledger = Ledger(store, 1e-9, clock.now)
     assert not ledger.over_budget()
     asked = judge(server, name, ledger, price=Price(1000.0, 1000.0))
@@ -236,7 +236,8 @@ def test_a_reply_on_its_way_to_a_slow_store_is_not_paid_again(
     slow = SlowStore(store.settings)
     slow.opened = threading.Event()
     name = f"good-{uuid.uuid4().hex}"
-    ledger = Ledger(slow, 1e9, SystemClock().now, behind=True)
+    clock = ManualClock(a_day())
+    ledger = Ledger(slow, 1e9, clock.now, behind=True)
     asked = judge(server, name, ledger, price=Price(1000.0, 1000.0))
     readings = [asked.faithfulness(QUESTION, ANSWER, WINDOW) for _ in range(3)]
     assert readings[0] == readings[1] == readings[2]
@@ -244,7 +245,7 @@ def test_a_reply_on_its_way_to_a_slow_store_is_not_paid_again(
     slow.opened.set()
     ledger.flush()
     slow.close()
-    again = judge(server, name, Ledger(store, 1e9, SystemClock().now))
+    again = judge(server, name, Ledger(store, 1e9, clock.now))
     assert again.faithfulness(QUESTION, ANSWER, WINDOW) == readings[0]
     assert server.calls(name) == 1
 
