@@ -2,7 +2,8 @@
 
 One thread appends whatever came in since its last round to the open segment of each signal, syncs
 it once, and answers all of it: the slower the disk, the bigger the groups. A segment is sealed by
-size or age and handed to the writer. docs/adr/002-engine-decode-and-spool.md.
+size or age and handed to the writer. Names in the folder are made, changed and synced by a second
+thread, for which no sender waits. docs/adr/002-engine-decode-and-spool.md.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,7 +55,7 @@ class Entry:
 class _Open:
     path: Path
     handle: int
-    born: float
+    born: float = 0.0
     size: int = 0
     token: TokenHash = field(default_factory=TokenHash)
 
@@ -80,7 +82,10 @@ class Spool:
         self._room = float("inf")
         self._disk_checked = float("-inf")
         self._open: dict[str, _Open] = {}
+        # The next segment of each signal that was seen, made while this one is being written.
+        self._spare: dict[str, Future[_Open]] = {}
         self._serial = 0
+        self._names = ThreadPoolExecutor(1, thread_name_prefix="spool-names")
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
 
     def start(self) -> None:
@@ -146,6 +151,7 @@ class Spool:
                 self._commit(signal, [entry for entry in batch if entry.signal == signal], now)
             self._seal_due(now, everything=stopping)
             if stopping and not batch:
+                self._end_names()
                 return
 
     def _until_seal(self) -> float:
@@ -184,12 +190,38 @@ class Spool:
             entry.done(None)
 
     def _new_segment(self, signal: str, now: float) -> _Open:
-        self._serial += 1
-        path = self.folder / f"{signal}-{self._serial:08d}{OPEN_SUFFIX}"
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        sync_folder(self.folder)
-        segment = self._open[signal] = _Open(path, handle, now)
+        spare = self._spare.pop(signal, None)
+        if spare is not None and spare.exception() is None:
+            segment = spare.result()
+        else:
+            segment = self._made(self._name(signal))
+        segment.born = now
+        self._open[signal] = segment
+        self._spare[signal] = self._names.submit(self._made, self._name(signal))
         return segment
+
+    def _name(self, signal: str) -> Path:
+        self._serial += 1
+        return self.folder / f"{signal}-{self._serial:08d}{OPEN_SUFFIX}"
+
+    def _made(self, path: Path) -> _Open:
+        """An empty segment whose name is durable; recovery removes one that was never used."""
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            sync_folder(self.folder)
+        except OSError:
+            os.close(handle)
+            path.unlink(missing_ok=True)
+            raise
+        return _Open(path, handle)
+
+    def _end_names(self) -> None:
+        """Wait for the second thread; segments that nothing was written to go."""
+        self._names.shutdown()
+        for spare in self._spare.values():
+            if spare.exception() is None:
+                os.close(spare.result().handle)
+                spare.result().path.unlink(missing_ok=True)
 
     def _write(self, segment: _Open, batch: Sequence[Entry]) -> None:
         packed = [(entry, pack(entry.frame)) for entry in batch]
@@ -228,6 +260,10 @@ class Spool:
     def _seal(self, signal: str) -> None:
         segment = self._open.pop(signal)
         os.close(segment.handle)
+        self._names.submit(self._rename, signal, segment)
+
+    def _rename(self, signal: str, segment: _Open) -> None:
+        # A crash before this leaves the open name: recovery makes the same sealed one of it.
         target = self.folder / segment.token.name(signal)
         try:
             segment.path.rename(target)
