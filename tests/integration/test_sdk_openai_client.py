@@ -168,27 +168,6 @@ def test_the_streaming_helper(address: str, captured: Captured) -> None:
     check(captured)
 
 
-@pytest.mark.parametrize("of", ["resource", "client"])
-def test_raw_responses(address: str, captured: Captured, of: str) -> None:
-    with watch_openai(openai.OpenAI(api_key="k", base_url=address)) as client, sdk.turn(QUESTION):
-        if of == "client":
-            completions: Any = client.with_raw_response.chat.completions
-        else:
-            completions = client.chat.completions.with_raw_response
-        got = completions.create(model="gpt-x", messages=MESSAGES)
-        assert got.parse().choices[0].message.content == ANSWER
-    check(captured)
-
-
-def test_an_unread_raw_response_has_a_stage_and_no_answer(address: str, captured: Captured) -> None:
-    with watch_openai(openai.OpenAI(api_key="k", base_url=address)) as client, sdk.turn(QUESTION):
-        way = client.chat.completions.with_streaming_response
-        with way.create(model="gpt-x", messages=MESSAGES) as got:
-            assert ANSWER in got.text()
-    assert told(captured)[semconv.REQUEST_MODEL] == "gpt-x"
-    assert captured.turn().answer is None
-
-
 def test_beta_and_watching_twice(address: str, captured: Captured) -> None:
     plain = openai.OpenAI(api_key="k", base_url=address)
     with watch_openai(watch_openai(plain)) as client, sdk.turn(QUESTION):

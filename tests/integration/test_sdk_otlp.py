@@ -317,14 +317,16 @@ def test_addresses(given: str | None, environ: dict[str, str], address: str) -> 
     assert traces_address(given, environ) == address
 
 
-def test_headers_of_the_environment_unless_a_key_is_given() -> None:
+def test_headers_of_the_environment_unless_others_are_given() -> None:
     environ = {"OTEL_EXPORTER_OTLP_HEADERS": "x-team=blue%20one,x-other=2"}
     with serving() as collector:
         send(collector.url, None, None, **environ)
         send(collector.url, {"authorization": "Bearer k"}, None, **environ)
-    (_, first, _), (_, second, _) = collector.asked
+        send(collector.url, {}, None, **environ)
+    (_, first, _), (_, second, _), (_, third, _) = collector.asked
     assert (first["x-team"], first["x-other"]) == ("blue one", "2")
     assert "x-team" not in second
+    assert "x-team" not in third
 
 
 def certificates(folder: Path) -> None:

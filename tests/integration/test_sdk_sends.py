@@ -28,11 +28,14 @@ with sdk.turn("how long?", conversation_id="c1") as turn:
 """
 
 
+def clean() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "STAGEWATCH_"))}
+
+
 def run(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "STAGEWATCH_"))}
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=clean | environ,
+        env=clean() | environ,
         capture_output=True,
         text=True,
         timeout=30,
@@ -77,6 +80,37 @@ def test_otel_variables_are_honoured_and_get_no_key_of_ours() -> None:
     assert "authorization" not in headers
     (turn,) = assemble_turns(read_otlp_spans(body))
     assert (turn.service, turn.release) == ("named", "9")
+
+
+VENDOR = {"OTEL_EXPORTER_OTLP_HEADERS": "x-vendor-key=theirs"}
+LOCAL = "http://localhost:4318/v1/traces"
+
+
+@pytest.mark.parametrize("key", [None, "k1"])
+@pytest.mark.parametrize("source", ["argument", "variable"])
+def test_headers_for_an_otel_endpoint_do_not_go_to_ours(source: str, key: str | None) -> None:
+    with receiver() as vendor, receiver() as collector:
+        given = repr(collector.url) if source == "argument" else ""
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": vendor.url, **VENDOR}
+        if source == "variable":
+            environ["STAGEWATCH_ENDPOINT"] = collector.url
+        if key is not None:
+            environ["STAGEWATCH_API_KEY"] = key
+        run(f"from stagewatch.sdk import configure\nconfigure({given})\n" + TELL, **environ)
+        (headers,) = collector.headers["/v1/traces"]
+        assert vendor.headers == {}
+    assert "theirs" not in str(headers)
+    assert headers.get("authorization") == (key and f"Bearer {key}")
+
+
+def test_headers_of_the_environment_go_to_the_local_collector_that_nobody_named() -> None:
+    # A proxy sees what would go to port 4318, which may be taken here.
+    with receiver() as proxy:
+        run(
+            "from stagewatch.sdk import configure\nconfigure()\n" + TELL,
+            **{"http_proxy": proxy.url, "no_proxy": "", **VENDOR},
+        )
+        assert [headers["x-vendor-key"] for headers in proxy.headers[LOCAL]] == ["theirs"]
 
 
 def test_an_existing_provider_keeps_its_exporter_and_resource() -> None:
@@ -135,6 +169,33 @@ def test_flush_and_forked_children_send_each_span_once() -> None:
         rows = [row for body in traces(collector) for row in read_otlp_spans(body)]
     asked = sorted(row.attributes["input.value"] for row in rows)
     assert asked == ["child", "parent after", "parent before"]
+
+
+def test_a_pools_worker_sends_a_turn_when_it_ends() -> None:
+    # It is terminated when the block is left, and what still waits is lost then.
+    code = (
+        "import multiprocessing\nfrom stagewatch import sdk\nfrom stagewatch.sdk import _setup\n"
+        "sdk.configure({url!r})\n"
+        "_setup._installed.processor._send_every_s = 3_600\n"
+        "def tell(q):\n"
+        "    with sdk.turn(q): pass\n"
+        "with multiprocessing.get_context('fork').Pool(1) as pool:\n"
+        "    pool.apply(tell, ('asked',))\n"
+        "    input()\n"
+    )
+    with receiver() as collector:
+        app = subprocess.Popen(
+            [sys.executable, "-c", code.replace("{url!r}", repr(collector.url))],
+            env=clean(),
+            stdin=subprocess.PIPE,
+        )
+        try:
+            (body,) = collector.wait_for("/v1/traces")
+        finally:
+            app.communicate(b"\n", timeout=30)
+    assert app.returncode == 0
+    (row,) = read_otlp_spans(body)
+    assert row.attributes["input.value"] == "asked"
 
 
 def test_feedback_is_posted_from_a_process_that_saw_no_turn() -> None:

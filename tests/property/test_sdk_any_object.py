@@ -13,7 +13,7 @@ from stagewatch import sdk
 from stagewatch.sdk._content import Content, Notes
 from stagewatch.sdk._documents import read_documents
 from stagewatch.sdk._guard import guard
-from stagewatch.sdk._passages import documents_json
+from stagewatch.sdk._passages import documents_json, untouched_json
 from stagewatch.sdk.testing import capture
 
 
@@ -129,6 +129,65 @@ def test_documents_are_valid_json_inside_the_cap_with_ranks_from_one(
     rows = json.loads(text)
     assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
     assert len(rows) == len(documents) or notes.cut
+
+
+WORDS = st.text(max_size=5) | st.just("a\ud800") | st.text("a\n\x01", min_size=700)
+OWN_DOCUMENTS = st.lists(
+    st.fixed_dictionaries(
+        {"content": WORDS},
+        optional={
+            "id": WORDS,
+            "version": WORDS | st.none(),
+            "score": st.floats() | st.integers(),
+            "document_id": WORDS | st.integers(),
+            "title": WORDS,
+        },
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(OWN_DOCUMENTS, st.sampled_from([10, 100, 5_000]), st.integers(0, 4))
+def test_the_short_way_writes_what_the_long_way_does(
+    documents: list[dict[str, Any]], cap: int, most: int
+) -> None:
+    content = Content(max_document=cap, max_json=cap * 2, max_documents=most)
+    notes = Notes()
+    text = documents_json(read_documents(documents) or [], "k", content, notes)
+    assert untouched_json(documents, content) in {None, text}
+    if untouched_json(documents, content) is not None:
+        assert not notes.cut
+
+
+def test_the_short_way_is_taken_for_our_own_words() -> None:
+    documents = [{"id": "a", "content": "one", "score": 0.5}, {"content": "two"}]
+    assert json.loads(untouched_json(documents, Content()) or "null") == [
+        {"rank": 1, "id": "a", "content": "one", "score": 0.5},
+        {"rank": 2, "content": "two"},
+    ]
+    for closed in (Content(documents="hashed"), Content(redact=lambda _, text: text)):
+        assert untouched_json(documents, closed) is None
+
+
+def test_a_name_that_raises_costs_that_document_only() -> None:
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            if asked.get("now"):
+                raise RuntimeError("hash")
+            return 1
+
+    asked: dict[str, bool] = {}
+    documents: list[dict[str, Any]] = [{"content": "one"}, {"content": "two", Name("id"): "b"}]
+    asked["now"] = True
+    with capture(strict=False) as captured, sdk.turn("q"), sdk.retrieve("q") as step:
+        step.record(documents)
+    rows = captured.turn().documents
+    assert [row["rank"] for row in rows] == [1, 2]
+    assert rows[0]["content"] == "one"
 
 
 @pytest.mark.parametrize("stage", ["turn", "rewrite", "retrieve", "rerank", "generate"])

@@ -8,7 +8,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stagewatch.sdk._json import compact, escaped, messages_json, ranked_json
+from stagewatch.sdk._json import (
+    compact,
+    escaped,
+    escaped_together,
+    messages_json,
+    ranked_json,
+)
 
 SPECIAL = '\x00\x01\x1f"\\/\n\r\t\b\f\x7f{}[]'
 AWKWARD = st.text(alphabet=st.sampled_from(SPECIAL + "a é\u2028\U0001f600"))
@@ -19,6 +25,11 @@ TEXTS = st.builds(lambda text, times: text * times, AWKWARD | st.text(), st.inte
 @given(TEXTS)
 def test_a_text(text: str) -> None:
     assert f'"{escaped(text)}"' == json.dumps(text, ensure_ascii=False)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=6))
+def test_texts_together(texts: list[str]) -> None:
+    assert list(escaped_together(texts)) == [escaped(text) for text in texts]
 
 
 class Escaping(str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import sys
 import threading
@@ -16,6 +17,7 @@ ANSWER = "".join(PIECES)
 MODEL = "gpt-x-2026-11"
 BREAKS_OFF = "gpt-breaks-off"
 REFUSES = "gpt-refuses"
+ZIPS = "gpt-zips"
 
 
 def chat(body: dict[str, Any]) -> dict[str, Any]:
@@ -98,15 +100,19 @@ class Handler(BaseHTTPRequestHandler):
         if body["model"] == REFUSES:
             self.whole(400, {"error": {"message": "no", "type": "invalid_request_error"}})
         elif not body.get("stream"):
-            self.whole(200, chat(body) if of_chat else response(body))
+            zipped = body["model"] == ZIPS
+            self.whole(200, chat(body) if of_chat else response(body), zipped=zipped)
         else:
             pieces = chat_pieces(body) if of_chat else response_pieces(body)
             self.streamed(pieces, breaks_off=body["model"] == BREAKS_OFF)
 
-    def whole(self, status: int, body: dict[str, Any]) -> None:
+    def whole(self, status: int, body: dict[str, Any], *, zipped: bool = False) -> None:
         data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
+        if zipped:
+            data = gzip.compress(data)
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 from stagewatch.sdk._export import QueueProcessor
 from stagewatch.sdk._guard import Guard, guard
@@ -40,8 +42,8 @@ def fresh_counts() -> Iterator[None]:
     guard.counts.clear()
 
 
-def running(gate: Gate, **options: float) -> tuple[QueueProcessor, TracerProvider]:
-    processor = QueueProcessor(lambda: gate, **options)  # type: ignore[arg-type]  # int or float
+def running(gate: Gate, **options: Any) -> tuple[QueueProcessor, TracerProvider]:
+    processor = QueueProcessor(lambda: gate, **options)
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(processor)
     return processor, provider
@@ -60,6 +62,23 @@ def test_what_does_not_fit_is_dropped_and_counted() -> None:
     assert processor.force_flush(20_000)
     assert gate.batches == [["first"], ["s0", "s1", "s2"]]
     processor.shutdown()
+
+
+@pytest.mark.parametrize("parent", [None, "elsewhere"])
+def test_a_process_that_may_be_ended_any_time_sends_when_a_root_ends(parent: str | None) -> None:
+    gate = Gate()
+    gate.open.set()
+    processor, provider = running(gate, at_start=lambda: True, send_every_s=3_600)
+    tracer = provider.get_tracer("t")
+    remote = SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    context = None if parent is None else set_span_in_context(NonRecordingSpan(remote))
+    root = tracer.start_span("root", context)
+    tracer.start_span("stage", set_span_in_context(root)).end()
+    assert not gate.entered.is_set()
+    root.end()
+    assert gate.entered.wait(20)
+    processor.shutdown()
+    assert gate.batches == [["stage", "root"]]
 
 
 def test_a_refused_batch_is_the_exporters_to_try_again_and_counted_as_lost() -> None:

@@ -11,7 +11,11 @@ from opentelemetry.trace import Span
 from stagewatch.sdk import semconv as key
 from stagewatch.sdk._plain import plain_value
 
+Attributes = Mapping[str, Any]
+NONE: Attributes = {}
+
 _PLAIN = frozenset({int, float, bool})
+_TEXTS = {str}
 
 _NEEDED = (
     key.INPUT_MESSAGES,
@@ -39,6 +43,12 @@ _NEEDED = (
 _NEED = {name: rank for rank, name in enumerate(_NEEDED, start=1)}
 
 
+class OwnAttributes(dict[str, Any]):
+    """The attributes of a span of ours, which takes what is well-formed as it stands."""
+
+    __slots__ = ()
+
+
 def utf8(text: str) -> str:
     """`text` with lone surrogates replaced: UTF-8 cannot hold them, and one such text would cost
     the whole batch of spans it is sent with.
@@ -55,20 +65,25 @@ def well_formed(attributes: dict[str, Any]) -> dict[str, Any]:
     texts, plain numbers, tuples of texts. A number of another kind (numpy's) becomes a plain one.
     """
     for name, value in attributes.items():
-        kind = type(value)
-        if kind is str:
+        if type(value) is str:
             if not value.isascii():
                 attributes[name] = utf8(value)
-        elif kind not in _PLAIN:
-            plain = plain_value(value)
-            if type(plain) is tuple:
-                plain = tuple([utf8(item) for item in plain])
-            attributes[name] = utf8(plain) if type(plain) is str else plain
+        elif type(value) not in _PLAIN:
+            attributes[name] = _well_formed(value)
     return attributes
 
 
-def put(span: Span, attributes: dict[str, Any]) -> None:
-    """Add well-formed `attributes` to `span`.
+def _well_formed(value: object) -> Any:  # noqa: ANN401 - any kind that OpenTelemetry takes
+    if type(value) is list and set(map(type, value)) == _TEXTS and "".join(value).isascii():
+        return tuple(value)
+    plain = plain_value(value)
+    if type(plain) is tuple:
+        return tuple([utf8(item) for item in plain])
+    return utf8(plain) if type(plain) is str else plain
+
+
+def put(span: Span, own: Attributes, shared: Attributes = NONE, fixed: Attributes = NONE) -> None:
+    """Add well-formed attributes to `span`: a stage's own, those of its turn, those of its kind.
 
     OpenTelemetry's `set_attributes` walks and copies every value, which for a turn takes longer
     than all its three spans. There is nothing to clean here, so while no limit can be reached the
@@ -76,24 +91,33 @@ def put(span: Span, attributes: dict[str, Any]) -> None:
     span, a limit in sight, a span that somebody else has ended.
     """
     held = getattr(span, "_attributes", None)
-    if type(held) is not BoundedAttributes:
-        span.set_attributes(attributes)
+    if type(held) is BoundedAttributes:
+        if span.is_recording() and _put_directly(held, own, shared, fixed):
+            return
+    elif type(held) is OwnAttributes:
+        held.update(fixed)
+        held.update(shared)
+        held.update(own)
         return
-    if span.is_recording() and _put_directly(held, attributes):
-        return
+    attributes = {**fixed, **shared, **own}
     # A count limit drops the oldest: what is needed most goes last.
     by_need = sorted(attributes, key=lambda name: _NEED.get(name, 0))
     span.set_attributes({name: attributes[name] for name in by_need})
 
 
-def _put_directly(held: BoundedAttributes, attributes: dict[str, Any]) -> bool:
+def _put_directly(
+    held: BoundedAttributes, own: Attributes, shared: Attributes, fixed: Attributes
+) -> bool:
     try:
         with held._lock:  # noqa: SLF001 - see put
-            kept = held._dict  # noqa: SLF001
-            limited = held.maxlen is not None and len(kept) + len(attributes) > held.maxlen
-            if limited or held.max_value_len is not None:
+            kept, most = held._dict, held.maxlen  # noqa: SLF001
+            if held.max_value_len is not None:
                 return False
-            kept.update(attributes)
+            if most is not None and len(kept) + len(own) + len(shared) + len(fixed) > most:
+                return False
+            kept.update(fixed)
+            kept.update(shared)
+            kept.update(own)
             return True
     except AttributeError:
         # Another version of OpenTelemetry keeps them elsewhere.

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerPr
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from stagewatch.sdk._attributes import OwnAttributes
 from stagewatch.sdk._guard import guarded
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -105,7 +106,7 @@ class DirectSpan(trace.Span):
         self._context = context
         self._parent = parent
         self._kind = kind
-        self._attributes: dict[str, Any] = {}
+        self._attributes = OwnAttributes()
         self._events: list[Event] | tuple[()] = _NOTHING_ELSE
         self._status = _UNSET
         self._start = time.time_ns()

@@ -35,10 +35,15 @@ EXIT_DEADLINE_FAILING_S = 0.5
 """Instead of `EXIT_DEADLINE_S` when the last try to send failed."""
 
 
+def _is_root(span: ReadableSpan) -> bool:
+    return span.parent is None or span.parent.is_remote
+
+
 class QueueProcessor(SpanProcessor):
     """Hands ended spans to an exporter that is made on the worker thread, so that the app does not
     pay for its import. Safe after fork: a child starts with an empty queue and its own thread,
-    before which `at_start` is called.
+    before which `at_start` is called: True says that the process may be ended without a word, and
+    then a trace is sent as soon as its root has ended.
     """
 
     def __init__(
@@ -48,7 +53,7 @@ class QueueProcessor(SpanProcessor):
         max_queue: int = MAX_QUEUE_SPANS,
         max_queue_bytes: int = MAX_QUEUE_BYTES,
         max_batch_bytes: int = MAX_BATCH_BYTES,
-        at_start: Callable[[], None] = lambda: None,
+        at_start: Callable[[], bool] = lambda: False,
         send_every_s: float = SEND_EVERY_S,
     ) -> None:
         self._make_exporter = make_exporter
@@ -67,6 +72,7 @@ class QueueProcessor(SpanProcessor):
         # About: app threads add without a lock, and each batch counts anew.
         self._bytes = 0
         self._sending = 0
+        self._in_haste = False
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         # Guards the start of the worker thread only.
@@ -98,13 +104,13 @@ class QueueProcessor(SpanProcessor):
         self._bytes += size
         if self._thread is None:
             self._start()
-        if len(self._queue) >= MAX_BATCH_SPANS:
+        if len(self._queue) >= MAX_BATCH_SPANS or (self._in_haste and _is_root(span)):
             self._wake.set()
 
     def _start(self) -> None:
         with self._start_lock:
             if self._thread is None:
-                self._at_start()
+                self._in_haste = self._at_start()
                 thread = threading.Thread(target=self._run, name="stagewatch-sdk", daemon=True)
                 try:
                     thread.start()

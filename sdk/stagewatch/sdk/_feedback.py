@@ -32,7 +32,7 @@ class FeedbackSender:
     """
 
     def __init__(
-        self, url: str, api_key: str | None, at_start: Callable[[], None] = lambda: None
+        self, url: str, api_key: str | None, at_start: Callable[[], object] = lambda: None
     ) -> None:
         self._url = url.rstrip("/") + "/api/v1/feedback"
         self._api_key = api_key

@@ -81,7 +81,8 @@ class HttpExporter(SpanExporter):
 
         Args:
             address: Where to post, path and all.
-            headers: Instead of those that `environ` names.
+            headers: Instead of those that `environ` names, which may hold a key for the address
+                that `environ` names; those when None.
             environ: The environment's variables.
             clock: Seconds, from any start.
             wait: Waits so many seconds before the next try; True to give up instead.
@@ -91,10 +92,12 @@ class HttpExporter(SpanExporter):
         """
         self._timeout_s = _seconds(_variable(environ, "TIMEOUT"))
         self._compress = _COMPRESSIONS.get(compression := _variable(environ, "COMPRESSION").lower())
+        if headers is None:
+            headers = parse_env_headers(_variable(environ, "HEADERS"), liberal=True)
         self._headers = {
             "Content-Type": "application/x-protobuf",
             "User-Agent": "stagewatch-sdk",
-            **(headers or parse_env_headers(_variable(environ, "HEADERS"), liberal=True)),
+            **headers,
         }
         if self._compress is not None:
             self._headers["Content-Encoding"] = compression

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from stagewatch.sdk._content import REDACTED_TEXT, Content, Notes, admit
-from stagewatch.sdk._documents import SOURCE_NAMES
-from stagewatch.sdk._json import ranked_json
+from stagewatch.sdk._documents import PLAIN_TEXTS, SOURCE_NAMES
+from stagewatch.sdk._json import ROW_STARTS, escaped_together, quote, ranked_json
 from stagewatch.sdk._plain import plain_text
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+_DICTS, _TEXTS = {dict}, {str}
 
 
 def _plain_metadata(metadata: Mapping[str, Any], cap: int) -> tuple[dict[str, Any], bool]:
@@ -27,6 +28,47 @@ def _plain_metadata(metadata: Mapping[str, Any], cap: int) -> tuple[dict[str, An
             return kept, True
         kept[name] = plain
     return kept, False
+
+
+def untouched_json(result: object, content: Content) -> str | None:
+    """What `documents_json` makes of what `read_documents` reads, in one go, for a list of dicts
+    that have our own names and plain values, of which nothing is to be cut or withheld. None for
+    any other result.
+    """
+    if type(result) is not list or content.documents != "on" or content.redact is not None:
+        return None
+    if not 0 < len(result) <= min(len(ROW_STARTS), content.max_documents):
+        return None
+    try:
+        written = _untouched(result, content.max_document)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # noqa: BLE001 - a name of another class; reading will tell
+        return None
+    return written if written is not None and len(written) <= content.max_json else None
+
+
+def _untouched(items: list[Any], cap: int) -> str | None:
+    if set(map(type, items)) != _DICTS:
+        return None
+    texts = [item.get("content") for item in items]
+    if set(map(type, texts)) != _TEXTS or max(map(len, texts)) > cap:
+        return None
+    parts: list[str] = []
+    for item, start, text in zip(items, ROW_STARTS, escaped_together(texts), strict=False):
+        parts.append(start)
+        for name, value in item.items():
+            if type(value) is str and value and name in PLAIN_TEXTS:
+                if name == "content":
+                    parts += (',"content":"', text, '"')
+                else:
+                    parts.append(f',"{name}":{quote(value)}')
+            elif name == "score" and type(value) is float and math.isfinite(value):
+                parts.append(f',"score":{value!r}')
+            else:
+                return None
+    parts.append("}]")
+    return "".join(parts)
 
 
 def documents_json(

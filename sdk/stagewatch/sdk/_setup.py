@@ -65,7 +65,8 @@ def configure(
 
     Args:
         endpoint: OTLP/HTTP address, e.g. "http://stagewatch:4318". Else STAGEWATCH_ENDPOINT, else
-            the OTEL_EXPORTER_OTLP_* variables, else http://localhost:4318.
+            the OTEL_EXPORTER_OTLP_* variables, else http://localhost:4318. The headers that those
+            variables name are not sent to either of the first two.
         service: `service.name`; else OTEL_SERVICE_NAME. Used when we make the provider.
         release: `service.version` of the app that answers. Used when we make the provider.
         environment: `deployment.environment.name`. Used when we make the provider.
@@ -105,15 +106,18 @@ def _sender(url: str | None, key: str | None) -> FeedbackSender:
     return FeedbackSender(address, key, _end_with_the_child)
 
 
-def _end_with_the_child() -> None:
+def _end_with_the_child() -> bool:
     """A child of `multiprocessing` ends without the interpreter's exit functions, with its own.
+    True for a daemonic one, such as a pool's worker: its parent terminates it.
 
     Asked for when a thread of ours starts: earlier ones are forgotten when the child begins.
     """
     util = sys.modules.get("multiprocessing.util")
     process = sys.modules.get("multiprocessing.process")
-    if util is not None and process is not None and process.parent_process() is not None:
-        util.Finalize(None, shutdown, exitpriority=0)
+    if util is None or process is None or process.parent_process() is None:
+        return False
+    util.Finalize(None, shutdown, exitpriority=0)
+    return bool(process.current_process().daemon)
 
 
 def _install(
@@ -159,12 +163,15 @@ def _exporter(endpoint: str | None, key: str | None) -> SpanExporter:
     # Here, on the worker's thread: it is not for the app to wait for the imports.
     from stagewatch.sdk._otlp import DEFAULT_ENDPOINT, HttpExporter, traces_address  # noqa: PLC0415
 
-    chosen = endpoint or os.environ.get("STAGEWATCH_ENDPOINT", "").strip() or None
-    if chosen is None and any(os.environ.get(name) for name in _OTEL_ENDPOINTS):
-        return HttpExporter(traces_address(None, os.environ), None, os.environ)
-    address = traces_address(chosen or DEFAULT_ENDPOINT, os.environ)
-    headers = {"authorization": f"Bearer {key}"} if key else None
-    return HttpExporter(address, headers, os.environ)
+    environ = os.environ
+    ours = {"authorization": f"Bearer {key}"} if key else {}
+    chosen = endpoint or environ.get("STAGEWATCH_ENDPOINT", "").strip()
+    if chosen:
+        # Not OTEL_*_HEADERS: they are for the OTEL_* endpoint, and may hold its vendor's key.
+        return HttpExporter(traces_address(chosen, environ), ours, environ)
+    if any(environ.get(name, "").strip() for name in _OTEL_ENDPOINTS):
+        return HttpExporter(traces_address(None, environ), None, environ)
+    return HttpExporter(traces_address(DEFAULT_ENDPOINT, environ), ours or None, environ)
 
 
 def _content(content: Content | Capture | None) -> Content:

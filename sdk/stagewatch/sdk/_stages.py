@@ -8,16 +8,17 @@ from typing import Any, ClassVar
 from opentelemetry.trace import SpanKind
 
 from stagewatch.sdk import semconv as key
+from stagewatch.sdk._bodies import Body, read_along, unread_response
 from stagewatch.sdk._content import admit
 from stagewatch.sdk._documents import ids_of, read_documents
 from stagewatch.sdk._guard import guarded
 from stagewatch.sdk._json import compact
 from stagewatch.sdk._messages import fitting_messages, read_message
-from stagewatch.sdk._passages import documents_json
+from stagewatch.sdk._passages import documents_json, untouched_json
 from stagewatch.sdk._responses import Reply, read_reply
 from stagewatch.sdk._runtime import runtime
 from stagewatch.sdk._steps import Step, named
-from stagewatch.sdk._streams import Collecting, Passages
+from stagewatch.sdk._streams import Collecting, Passages, Reading
 from stagewatch.sdk._turn import first_text
 
 _QUERY_NAMES = ("query", "question", "text", "input", "message")
@@ -30,11 +31,11 @@ class Rewrite(Step):
         key.STEP: "rewrite",
         key.SPAN_KIND: "CHAIN",
     }
+    _told: ClassVar[Mapping[str, str]] = {"model": key.REQUEST_MODEL}
 
     def __init__(self, question: str | None, options: dict[str, Any]) -> None:
-        super().__init__("rewrite")
+        super().__init__("rewrite", options)
         self._question = question
-        self._options = options
 
     def _fresh(self, arguments: dict[str, Any]) -> Rewrite:
         return Rewrite(self._question or first_text(arguments, _QUERY_NAMES), self._options)
@@ -53,7 +54,6 @@ class Rewrite(Step):
             self._turn.rewritten(reply.text)
 
     def _complete(self) -> None:
-        self._put(key.REQUEST_MODEL, self._options.get("model"))
         self._put_text("question", key.INPUT, self._question)
 
 
@@ -64,9 +64,8 @@ class _Ranking(Step):
     _top_k_names: ClassVar[tuple[str, ...]]
 
     def __init__(self, name: str, query: Any, options: dict[str, Any]) -> None:  # noqa: ANN401
-        super().__init__(name)
+        super().__init__(name, options)
         self._query = query
-        self._options = options
 
     def _options_of(self, arguments: dict[str, Any]) -> dict[str, Any]:
         options = dict(self._options)
@@ -89,6 +88,10 @@ class _Ranking(Step):
 
     @guarded("record documents")
     def _take(self, result: object) -> None:
+        written = untouched_json(result, runtime.content)
+        if written is not None:
+            self._attributes[self._documents_key] = written
+            return
         rows = read_documents(result)
         if rows is not None:
             self._take_rows(rows)
@@ -107,6 +110,13 @@ class Retrieve(_Ranking):
         key.OPERATION: "retrieval",
         key.SPAN_KIND: "RETRIEVER",
     }
+    _told: ClassVar[Mapping[str, str]] = {
+        "top_k": key.RETRIEVAL_TOP_K,
+        "source": key.DATA_SOURCE,
+        # The app's own word counts before its documents'.
+        "score_kind": key.SCORE_KIND,
+        "index_version": key.INDEX_VERSION,
+    }
     _documents_key = key.DOCUMENTS
     _top_k_names = ("top_k", "k", "limit", "n_results")
 
@@ -117,18 +127,12 @@ class Retrieve(_Ranking):
         return Retrieve(self._query_of(arguments), self._options_of(arguments))
 
     def _take_rows(self, rows: list[dict[str, Any]]) -> None:
-        kind = self._options.get("score_kind")
-        if kind is None:
-            kind = next((row["score_kind"] for row in rows if "score_kind" in row), None)
+        kind = next((row["score_kind"] for row in rows if "score_kind" in row), None)
         self._put(key.SCORE_KIND, kind)
         super()._take_rows(rows)
 
     def _complete(self) -> None:
-        options = self._options
         self._put_text("question", key.RETRIEVAL_QUERY, self._query)
-        self._put(key.RETRIEVAL_TOP_K, options.get("top_k"))
-        self._put(key.DATA_SOURCE, options.get("source"))
-        self._put(key.INDEX_VERSION, options.get("index_version"))
 
 
 class Rerank(_Ranking):
@@ -139,6 +143,7 @@ class Rerank(_Ranking):
         key.OPERATION: "rerank",
         key.SPAN_KIND: "RERANKER",
     }
+    _told: ClassVar[Mapping[str, str]] = {"model": key.RERANK_MODEL, "top_k": key.RERANK_TOP_K}
     _documents_key = key.RERANK_DOCUMENTS
     _top_k_names = ("top_k", "top_n", "k")
 
@@ -162,8 +167,6 @@ class Rerank(_Ranking):
 
     def _complete(self) -> None:
         self._put_text("question", key.RERANK_QUERY, self._query)
-        self._put(key.RERANK_MODEL, self._options.get("model"))
-        self._put(key.RERANK_TOP_K, self._options.get("top_k"))
 
 
 class Generate(Step):
@@ -175,11 +178,15 @@ class Generate(Step):
         key.OPERATION: "chat",
         key.SPAN_KIND: "LLM",
     }
+    _told: ClassVar[Mapping[str, str]] = {
+        "provider": key.PROVIDER,
+        "prompt_name": key.PROMPT_NAME,
+        "prompt_version": key.PROMPT_VERSION,
+    }
 
     def __init__(self, model: str | None, options: dict[str, Any]) -> None:
-        super().__init__(named("chat", model))
+        super().__init__(named("chat", model), options)
         self._model = model
-        self._options = options
 
     def _fresh(self, arguments: dict[str, Any]) -> Generate:
         options = dict(self._options)
@@ -204,8 +211,8 @@ class Generate(Step):
         rows = read_documents(documents)
         if rows is None:
             return
-        self._attributes[key.CONTEXT_IDS] = [row["id"] for row in rows if "id" in row]
-        if ids_of(rows) is None:
+        ids = self._attributes[key.CONTEXT_IDS] = [row["id"] for row in rows if "id" in row]
+        if len(ids) < len(rows):
             name = key.CONTEXT_DOCUMENTS
             self._put(name, documents_json(rows, name, runtime.content, self._notes))
 
@@ -236,10 +243,11 @@ class Generate(Step):
 
     def _messages_json(self, messages: str | Sequence[object]) -> str | None:
         if isinstance(messages, str):
-            messages = [("user", messages)]
+            read = [("user", messages)]
+        else:
+            read = [read_message(message) for message in messages]
         rows = []
-        for message in messages:
-            role, text = read_message(message)
+        for role, text in read:
             shown = admit(runtime.content, "messages", key.INPUT_MESSAGES, text, self._notes)
             if shown is None:
                 return None
@@ -248,6 +256,15 @@ class Generate(Step):
 
     @guarded("record a reply")
     def _take(self, result: object) -> None:
+        if type(result) is str:
+            self._take_answer(result)
+            return
+        response = unread_response(result)
+        if response is not None:
+            body = Body(self._answer_cap(), response)
+            reading = Reading(self._streamed, body)
+            self._reading = reading if read_along(response, reading) else None
+            return
         reply = read_reply(result)
         if reply.text is None and isinstance(result, Mapping):
             reply.text = compact(result)
@@ -259,22 +276,20 @@ class Generate(Step):
         self._put(key.INPUT_TOKENS, reply.input_tokens)
         self._put(key.OUTPUT_TOKENS, reply.output_tokens)
         self._put(key.FINISH_REASONS, reply.finish_reasons or None)
-        if reply.text is None:
-            return
+        if reply.text is not None:
+            finish = reply.finish_reasons[0] if reply.finish_reasons else None
+            self._take_answer(reply.text, reply.length, finish)
+
+    def _take_answer(self, text: str, length: int = 0, finish: str | None = None) -> None:
         name, content, notes = key.OUTPUT_MESSAGES, runtime.content, self._notes
         before = notes.size()
-        shown = admit(content, "answer", name, reply.text, notes, length=reply.length)
+        shown = admit(content, "answer", name, text, notes, length=length)
         if self._turn is not None:
             self._turn.answered(shown, notes.since(before) if notes.size() != before else None)
         if shown is None:
             return
-        finish = reply.finish_reasons[0] if reply.finish_reasons else None
         rows = [("assistant", shown)]
         self._put(name, fitting_messages(rows, name, content.max_json, notes, finish))
 
     def _complete(self) -> None:
-        options = self._options
         self._put(key.REQUEST_MODEL, self._model)
-        self._put(key.PROVIDER, options.get("provider"))
-        self._put(key.PROMPT_NAME, options.get("prompt_name"))
-        self._put(key.PROMPT_VERSION, options.get("prompt_version"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
@@ -74,6 +75,10 @@ class StandIn(Mirror):
             method = getattr(type(self._stagewatch_inner), name, None)
             if isinstance(method, FunctionType):
                 return method.__get__(self)
+            if isinstance(method, functools.cached_property):
+                return method.func(self)
+            if isinstance(method, property) and method.fget is not None:
+                return method.fget(self)
         return getattr(self._stagewatch_inner, name)
 
     def __copy__(self) -> Any:  # noqa: ANN401
@@ -98,7 +103,8 @@ def stand_in(
         inner: The app's object; it is not changed.
         replaced: Methods by name; a `Later` is made when it is first asked for.
         again: Makes such a stand-in of a copy of `inner`; it can be pickled when that matters.
-        composed: Methods that call the replaced ones and are to find the stand-in's.
+        composed: Methods and properties that end in the replaced ones and are to find the
+            stand-in's.
     """
     made = object.__new__(mirrored(StandIn, type(inner), _OWN))
     held = {"inner": inner, "replaced": dict(replaced), "again": again, "composed": composed}

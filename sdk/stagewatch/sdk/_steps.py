@@ -7,7 +7,7 @@ app's own code (the body of a `with`) never runs under the guard.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, cast
@@ -24,7 +24,7 @@ from opentelemetry.trace import (
 )
 
 from stagewatch.sdk import semconv as key
-from stagewatch.sdk._attributes import put, utf8, well_formed
+from stagewatch.sdk._attributes import NONE, Attributes, put, utf8, well_formed
 from stagewatch.sdk._content import Notes, admit
 from stagewatch.sdk._guard import guarded
 from stagewatch.sdk._plain import plain_text
@@ -55,18 +55,25 @@ class Step:
 
     _kind: ClassVar[SpanKind] = SpanKind.INTERNAL
     _fixed: ClassVar[dict[str, Any]] = {}
+    """What each such stage says: like `_shared`, it is well-formed as it stands."""
+    _told: ClassVar[Mapping[str, str]] = {}
+    """The attributes that options go into as they are."""
 
-    def __init__(self, name: str) -> None:
+    # Until a stage says otherwise: most never say it, and each word would cost the app's thread.
+    _span: Span = INVALID_SPAN
+    _live = False
+    _token: Token[Any] | None = None
+    _turn: Turn | None = None
+    _shared: Attributes = NONE
+    _reading: Reading | None = None
+    _left = False
+    _held = False
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
         self._name = name
-        self._attributes: dict[str, Any] = self._fixed.copy()
+        self._options = options
+        self._attributes: dict[str, Any] = {}
         self._notes = Notes()
-        self._span: Span = INVALID_SPAN
-        self._live = False
-        self._token: Token[Any] | None = None
-        self._turn: Turn | None = None
-        self._reading: Reading | None = None
-        self._left = False
-        self._held = False
 
     @property
     def trace_id(self) -> str:
@@ -131,10 +138,12 @@ class Step:
 
     @guarded("open a stage")
     def _open(self) -> None:
-        self._turn = current_turn.get()
+        turn = self._turn = current_turn.get()
+        self._shared = NONE if turn is None else turn.shared
         # Handed on, or OpenTelemetry would ask for it four times.
         context = otel_context.get_current()
-        self._span = runtime.tracer().start_span(utf8(self._name), context, self._kind)
+        name = self._name if self._name.isascii() else utf8(self._name)
+        self._span = runtime.tracer().start_span(name, context, self._kind)
         self._live = self._span.is_recording()
         self._attach(context)
         if self._live:
@@ -183,13 +192,15 @@ class Step:
             if error is not None:
                 self._fail(error)
             self._complete()
-            if self._turn is not None and self._turn is not self:
-                attributes.update(self._turn.shared)
+            told = self._told
+            for name, value in self._options.items():
+                if value is not None and name in told:
+                    attributes[told[name]] = value
             if notes.cut:
                 attributes[key.CUT] = notes.cut
             if notes.redacted:
                 attributes[key.REDACTED] = notes.redacted
-            put(span, well_formed(attributes))
+            put(span, well_formed(attributes), self._shared, self._fixed)
         finally:
             span.end()
 
@@ -220,9 +231,13 @@ class Step:
 
     def _collecting(self) -> Collecting:
         """What this stage reads of a stream."""
+        return Answer(self._answer_cap())
+
+    @staticmethod
+    def _answer_cap() -> int:
         content = runtime.content
         # A hash of a beginning would not be the hash of the text.
-        return Answer(content.max_text if content.answer == "on" else sys.maxsize)
+        return content.max_text if content.answer == "on" else sys.maxsize
 
     def _streamed(self, collected: Collecting, error: BaseException | None) -> None:
         self._reading = None

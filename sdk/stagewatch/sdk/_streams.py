@@ -13,7 +13,9 @@ from stagewatch.sdk._responses import Reply, read_reply
 
 
 class Collecting(Protocol):
-    """What a stage wants of the pieces of its stream."""
+    """What a stage wants of the pieces of its stream. `complete` when no more can come."""
+
+    complete: bool
 
     def add(self, item: object) -> None:
         """Take one piece."""
@@ -26,10 +28,15 @@ class Answer:
         self._cap = cap
         self._parts: list[str] = []
         self._reply = Reply()
+        self.complete = False
 
     def add(self, item: object) -> None:
         """Take one piece of the answer."""
-        part = read_reply(item)
+        self._add_reply(read_reply(item))
+
+    def _add_reply(self, part: Reply | None) -> None:
+        if part is None:
+            return
         self._reply.merge(part)
         if part.text:
             if self._reply.length <= self._cap:
@@ -45,6 +52,8 @@ class Answer:
 
 class Passages:
     """The documents that a retriever or reranker yields one by one."""
+
+    complete = False
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -78,6 +87,8 @@ class Reading:
         if self._done:
             return
         self._done = True
+        if self._collecting.complete and isinstance(error, GeneratorExit):
+            error = None
         self._on_end(self._collecting, error)
 
     def next(self, advance: Callable[[], Any]) -> Any:  # noqa: ANN401

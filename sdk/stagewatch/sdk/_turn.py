@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from opentelemetry.context import Context
 
 from stagewatch.sdk import semconv as key
+from stagewatch.sdk._attributes import utf8
 from stagewatch.sdk._content import Notes, admit
 from stagewatch.sdk._guard import guarded
 from stagewatch.sdk._json import compact
@@ -34,16 +35,23 @@ class Turn(Step):
         key.OPERATION: "invoke_workflow",
         key.SPAN_KIND: "CHAIN",
     }
+    _told: ClassVar[Mapping[str, str]] = {
+        "turn_index": key.TURN_INDEX,
+        "index_version": key.INDEX_VERSION,
+        "prompt_version": key.PROMPT_VERSION,
+        "release": key.RELEASE,
+        "reused_from": key.REUSED_FROM,
+    }
+
+    _turn_token: Token[Turn | None] | None = None
+    _answer: Reply | None = None
+    _said: tuple[str | None, Notes | None] | None = None
 
     def __init__(self, question: str | None, options: dict[str, Any]) -> None:
         app = options.get("app")
         self._app = (plain_text(app) if app is not None else "") or runtime.app_name
-        super().__init__(f"invoke_workflow {self._app}")
+        super().__init__(f"invoke_workflow {self._app}", options)
         self._question = question
-        self._options = options
-        self._turn_token: Token[Turn | None] | None = None
-        self._answer: Reply | None = None
-        self._said: tuple[str | None, Notes | None] | None = None
         self.shared: dict[str, Any] = {}
 
     @property
@@ -77,9 +85,11 @@ class Turn(Step):
         return Turn(question, options)
 
     def _begin(self) -> None:
-        self._turn = None
+        # Inside another turn it is one of its own.
+        self._turn, self._shared = None, self.shared
         self._share()
-        self._describe()
+        self._attributes[key.WORKFLOW] = self._app
+        self._put_text("question", key.INPUT, self._question)
         options = self._options
         if options.get("history") is not None:
             self._describe_history()
@@ -107,24 +117,12 @@ class Turn(Step):
         conversation = self._options.get("conversation_id")
         user = self._options.get("user_id")
         if conversation is not None:
-            self.shared[key.CONVERSATION_ID] = self.shared[key.SESSION_ID] = plain_text(
-                conversation
-            )
+            told = utf8(plain_text(conversation))
+            self.shared[key.CONVERSATION_ID] = self.shared[key.SESSION_ID] = told
         if user is not None:
             shown = admit(runtime.content, "user_id", key.USER_ID, user, self._notes)
             if shown is not None:
-                self.shared[key.USER_ID] = shown
-
-    def _describe(self) -> None:
-        options = self._options
-        self._attributes[key.WORKFLOW] = self._app
-        self._attributes.update(self.shared)
-        self._put_text("question", key.INPUT, self._question)
-        self._put(key.TURN_INDEX, options.get("turn_index"))
-        self._put(key.INDEX_VERSION, options.get("index_version"))
-        self._put(key.PROMPT_VERSION, options.get("prompt_version"))
-        self._put(key.RELEASE, options.get("release"))
-        self._put(key.REUSED_FROM, options.get("reused_from"))
+                self.shared[key.USER_ID] = utf8(shown)
 
     # One by one, so that a bad option costs that option only.
     @guarded("note a probe")

@@ -53,10 +53,10 @@ _RERANKING = (
 )
 _TOP_K = ("similarity_top_k", "_similarity_top_k", "top_k", "top_n")
 _CALLING = ("create", "parse")
-_CALLING_COMPOSED = frozenset({"stream"})
-"""openai's streaming helpers, which call `create`."""
 _COPYING = ("with_options", "copy")
-_RAW = ("with_raw_response", "with_streaming_response")
+_RAW = frozenset({"with_raw_response", "with_streaming_response"})
+_CALLING_COMPOSED = _RAW | {"stream"}
+"""openai's other ways to create an answer, which end in `create` itself."""
 
 
 def _watch(inner: T, names: tuple[str, ...], make: Callable[[], Step], again: Again) -> T:
@@ -117,8 +117,8 @@ def watch_openai(client: T) -> T:
     """A stand-in for an openai client, sync or async: `create`, `parse` and `stream` of
     `chat.completions` (`beta` too), `responses` and `completions` are `generate` stages with model,
     messages, answer and token counts. Streams come back as streams, and copies of the client
-    (`with_options`) are watched too. So are calls through `with_raw_response`; of a raw stream, or
-    through `with_streaming_response`, the answer is not captured.
+    (`with_options`) are watched too. So are calls through `with_raw_response` and
+    `with_streaming_response`: their answer is read along as the app reads the response.
     """
     made = None if is_stand_in(client) else _stand_in_openai(client)
     return client if made is None else cast("T", made)
@@ -138,24 +138,15 @@ def _stand_in_openai(client: Any) -> object | None:  # noqa: ANN401
         return None
     copying = {name: getattr(client, name, None) for name in _COPYING}
     found |= {name: _watching(method) for name, method in copying.items() if callable(method)}
-    found |= _raw_ways(client, watch_openai)
     if hasattr(type(client), "beta"):
         found["beta"] = Later(lambda: _watch_beta(client.beta))
-    return cast("object", stand_in(client, found, watch_openai))
-
-
-def _raw_ways(holder: Any, watch: Again) -> dict[str, Any]:  # noqa: ANN401
-    def later(name: str) -> Later:
-        return Later(lambda: watch(getattr(holder, name)))
-
-    return {name: later(name) for name in _RAW if hasattr(type(holder), name)}
+    return cast("object", stand_in(client, found, watch_openai, _RAW))
 
 
 @guarded("watch a client")
 def _watched_chat(chat: Any) -> object:  # noqa: ANN401
-    return cast(
-        "object", stand_in(chat, {"completions": _watch_calls(chat.completions)}, _watch_chat)
-    )
+    found = {"completions": _watch_calls(chat.completions)}
+    return cast("object", stand_in(chat, found, _watch_chat, _RAW))
 
 
 def _watch_chat(chat: Any) -> Any:  # noqa: ANN401
@@ -165,7 +156,7 @@ def _watch_chat(chat: Any) -> Any:  # noqa: ANN401
 def _watch_beta(beta: Any) -> Any:  # noqa: ANN401
     if getattr(beta, "chat", None) is None:
         return beta
-    return stand_in(beta, {"chat": _watch_chat(beta.chat)}, _watch_beta)
+    return stand_in(beta, {"chat": _watch_chat(beta.chat)}, _watch_beta, _RAW)
 
 
 def _watch_calls(resource: Any) -> Any:  # noqa: ANN401
@@ -184,7 +175,6 @@ def _watched_calls(resource: Any) -> object | None:  # noqa: ANN401
     }
     if not replaced:
         return None
-    replaced |= _raw_ways(resource, _watch_calls)
     return cast("object", stand_in(resource, replaced, _watch_calls, _CALLING_COMPOSED))
 
 
