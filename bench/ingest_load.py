@@ -30,6 +30,7 @@ class Row:
     p99_ms: float
     disk_per_raw_byte: float | None = None
     where: dict[str, float] | None = None
+    least_p99_ms: float | None = None
 
 
 @dataclass(frozen=True)

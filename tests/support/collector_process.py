@@ -25,14 +25,6 @@ PROTOBUF = {"Content-Type": "application/x-protobuf"}
 JSON = {"Content-Type": "application/json"}
 
 
-def _size(path: Path) -> int:
-    """Bytes of a file that may be sealed or deleted at any moment."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
 class CollectorProcess:
     """Starts at once; `with` makes sure that nothing stays behind."""
 
@@ -116,13 +108,10 @@ class CollectorProcess:
     def wait_drained(self) -> None:
         """Wait until every accepted body is stored, in all tables, and gone from the spool."""
         spool = self.data_dir / "spool"
-
-        def waiting() -> list[Path]:
-            # An empty open one is the next segment, made ahead.
-            begun = [path for path in spool.glob("*.open") if _size(path)]
-            return [*begun, *spool.glob("*.seg"), *spool.glob("*.tmp")]
-
-        self.wait_for(lambda: not waiting(), deadline_s=60.0)
+        self.wait_for(
+            lambda: not [*spool.glob("*.seg"), *spool.glob("*.open"), *spool.glob("*.tmp")],
+            deadline_s=60.0,
+        )
 
     def kill(self) -> None:
         """SIGKILL; harmless when it has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import queue
 import threading
 import zlib
 from collections.abc import Callable
@@ -13,9 +14,10 @@ from pathlib import Path
 import pytest
 import xxhash
 import zstandard
+from tests.support.server import until
 
 from stagewatch.collector.duplicates import RecentBodies, body_key
-from stagewatch.collector.frames import Frame
+from stagewatch.collector.frames import Frame, pieces
 from stagewatch.collector.http_answers import content_form, refusal
 from stagewatch.collector.inflate import inflate, known_encoding
 from stagewatch.collector.pending import Pending, compare
@@ -134,14 +136,15 @@ def test_a_body_is_on_disk_when_its_yes_comes_and_is_recovered_without_the_torn_
     assert bodies.put(b"one") is None
     assert bodies.put(b"two", project="q") is None
     assert bodies.put(b"log", signal="logs") is None
-    # Empty ones are the next segments, made ahead: recovery drops them.
     open_files = sorted(tmp_path.glob("*.open"))
-    assert len([path for path in open_files if path.stat().st_size]) == 2
+    assert len(open_files) == 2
     crashed = tmp_path / "crashed"
     crashed.mkdir()
     for path in open_files:
         (crashed / path.name).write_bytes(path.read_bytes() + path.read_bytes()[:30])
-    (crashed / "traces-00000009.open").write_bytes(b"\xc2")
+    (crashed / f"traces-00000009-{9:016x}.open").write_bytes(b"\xc2")
+    (crashed / f"traces-00000010-{10:016x}.next").write_bytes(bytes(100))
+    (crashed / "00000011.free").write_bytes(open_files[-1].read_bytes())
     (crashed / "traces-1.tmp").write_bytes(b"half of a half")
     found = recover(crashed)
     spool.stop()
@@ -152,6 +155,52 @@ def test_a_body_is_on_disk_when_its_yes_comes_and_is_recovered_without_the_torn_
     assert {s.token for s in found} == {s.token for s in sealed_segments(tmp_path)}
     assert {path.suffix for path in tmp_path.iterdir() if path != crashed} == {".seg"}
     assert sorted(path.suffix for path in crashed.iterdir()) == [".seg", ".seg"]
+
+
+def test_a_file_that_is_used_again_gives_back_nothing_that_was_in_it_before(
+    tmp_path: Path,
+) -> None:
+    limits = Limits(segment_bytes=100_000, segment_seconds=3600, max_bytes=10**9, min_free_bytes=0)
+    sealed: queue.SimpleQueue[Sealed] = queue.SimpleQueue()
+    spool = Spool(tmp_path, limits, on_sealed=sealed.put)
+    spool.start()
+    bodies = Bodies(spool)
+    # Bodies of one length: the frames of a file's next use end where old ones begin.
+    for number in range(0, 6, 2):
+        assert bodies.put(bytes([number]) * 60_000) is None
+        assert bodies.put(bytes([number + 1]) * 60_000) is None
+        spool.release(sealed.get(timeout=30))
+    assert bodies.put(b"n" * 60_000) is None
+    (path,) = tmp_path.glob("*.open")
+    content = path.read_bytes()
+    spool.stop()
+    assert len(list(pieces(content))) == 2
+    crashed = tmp_path / "crashed"
+    crashed.mkdir()
+    (crashed / path.name).write_bytes(content)
+    (found,) = recover(crashed)
+    assert [(f.length, f.digest) for f in frames_of(found.path)] == [
+        (60_000, xxhash.xxh3_128_digest(b"n" * 60_000))
+    ]
+    assert found.path.stat().st_size < 61_000
+    assert {path.suffix for path in tmp_path.iterdir() if path != crashed} == {".seg"}
+
+
+def test_files_kept_for_later_go_when_nothing_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stagewatch.collector.spool.IDLE_SECONDS", 0.1)
+    limits = Limits(segment_bytes=1000, segment_seconds=3600, max_bytes=10**9, min_free_bytes=0)
+    sealed: queue.SimpleQueue[Sealed] = queue.SimpleQueue()
+    spool = Spool(tmp_path, limits, on_sealed=sealed.put)
+    spool.start()
+    for _ in range(3):
+        assert Bodies(spool).put(b"x" * 70_000) is None
+        spool.release(sealed.get(timeout=30))
+    until("an empty folder", lambda: not list(tmp_path.iterdir()))
+    assert Bodies(spool).put(b"y" * 70_000) is None
+    sealed.get(timeout=30)
+    spool.stop()
 
 
 def test_segments_are_sealed_by_size_and_the_spool_counts_its_bytes(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 import xxhash
 
 _TAG = b"\xc2\x3e"  # field 1000, length-delimited: varint of 1000 << 3 | 2
-_FIXED_TAIL = struct.Struct("<sI")
+_FIXED_TAIL = struct.Struct("<sIsQ")
 _MAX_FRAME = 1024
 
 
@@ -23,7 +23,8 @@ _MAX_FRAME = 1024
 class Frame:
     """Whose body follows, when it came (Unix nanoseconds), how many resource entries it has.
 
-    `digest` is the XXH3-128 of the body: checksum after a crash and key of duplicates.
+    `digest` is the XXH3-128 of the body: checksum after a crash and key of duplicates. `segment` is
+    the number of the file that the frame was written to.
     """
 
     project: str
@@ -31,6 +32,7 @@ class Frame:
     entries: int
     digest: bytes
     length: int
+    segment: int = 0
 
 
 class TornFrameError(ValueError):
@@ -69,15 +71,15 @@ def _project_field(project: str) -> bytes:
     return b"\x0a" + varint(len(name)) + name
 
 
-def pack(frame: Frame) -> bytes:
-    """The bytes of a frame, tag and length included."""
+def pack(frame: Frame, segment: int = 0) -> bytes:
+    """The bytes of a frame for a file of this number, tag and length included."""
     inner = b"".join(
         (
             _project_field(frame.project),
             struct.pack("<sQ", b"\x11", frame.received_ns),
             b"\x18" + varint(frame.entries),
             b"\x22\x10" + frame.digest,
-            _FIXED_TAIL.pack(b"\x2d", frame.length),
+            _FIXED_TAIL.pack(b"\x2d", frame.length, b"\x31", segment),
         )
     )
     return _TAG + varint(len(inner)) + inner
@@ -102,12 +104,13 @@ def unpack(data: bytes | memoryview, at: int) -> tuple[Frame, int]:
         mark, received_ns = struct.unpack_from("<sQ", inner, here)
         entries, after = read_varint(inner, here + 10)
         digest = inner[after + 2 : after + 18]
-        tail, length = _FIXED_TAIL.unpack_from(inner, after + 18)
+        tail, length, last, segment = _FIXED_TAIL.unpack_from(inner, after + 18)
     except (struct.error, UnicodeDecodeError) as error:
         raise TornFrameError("fields") from error
-    if inner[:1] != b"\x0a" or mark != b"\x11" or tail != b"\x2d" or len(digest) != 16:
+    marks = (inner[:1], mark, tail, last)
+    if marks != (b"\x0a", b"\x11", b"\x2d", b"\x31") or len(digest) != 16:
         raise TornFrameError("fields")
-    return Frame(project, received_ns, entries, digest, length), start + size
+    return Frame(project, received_ns, entries, digest, length, segment), start + size
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Segment files: their names, tokens, recovery after a crash, and cutting them apart.
 
-`traces-00000007.open` is being written. `traces-<first received, ns>-<token>.seg` is sealed: it is
-never changed again, and the token, made from its frames, is its deduplication token in the store.
-So a segment that is inserted twice (a crash after the insert, an answer that was lost) counts once.
+`traces-00000007-<number>.open` is being written, `….next` will be, `….free` was stored (files.py).
+`traces-<first received, ns>-<token>.seg` is sealed: it is never changed again, and the token, made
+from its frames, is its deduplication token in the store. So a segment that is inserted twice (a
+crash after the insert, an answer that was lost) counts once.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ import xxhash
 from stagewatch.collector.frames import Frame, Piece, TornFrameError, pieces, unpack
 
 OPEN_SUFFIX = ".open"
+NEXT_SUFFIX = ".next"
+FREE_SUFFIX = ".free"
 SEALED_SUFFIX = ".seg"
 _SEALED = re.compile(r"(?P<signal>traces|logs)-(?P<at>\d{20})-(?P<token>[0-9a-f]{32})\.seg")
-_OPEN = re.compile(r"(?P<signal>traces|logs)-\d+\.open")
+_OPEN = re.compile(r"(?P<signal>traces|logs)-\d+-(?P<number>[0-9a-f]{16})\.(open|next)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +96,22 @@ def sealed_segments(folder: Path) -> list[Sealed]:
 def recover(folder: Path) -> list[Sealed]:
     """Seal what a killed process left open, without the torn tail; every sealed segment there is.
 
-    A body in the torn tail was never acknowledged: the answer goes out after fdatasync.
+    A body in the torn tail was never acknowledged: the answer goes out after fdatasync. Behind it
+    may stand whole frames of a segment that was in this file before: they bear its number.
     """
-    for path in folder.glob("*.tmp"):
+    for path in [*folder.glob("*.tmp"), *folder.glob(f"*{FREE_SUFFIX}")]:
         path.unlink()
-    for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
+    for path in sorted([*folder.glob(f"*{OPEN_SUFFIX}"), *folder.glob(f"*{NEXT_SUFFIX}")]):
         match = _OPEN.fullmatch(path.name)
         if match is None:
             continue
+        number = int(match["number"], 16)
         token = TokenHash()
         end = 0
         with _mapped(path) as view:
             for piece in pieces(view):
+                if piece.frame.segment != number:
+                    break
                 token.add(piece.frame, bytes(view[piece.start : piece.body]))
                 end = piece.end
         if end == 0:

@@ -122,6 +122,7 @@ class Collector:
             self._watcher,
             leftovers,
             settled=intake.settled if wait_for_insert else None,
+            release=self._spool.release,
         )
         access = Access(self._context.shared.get("auth"))
         limit = settings.max_request_mb << 20

@@ -2,8 +2,7 @@
 
 One thread appends whatever came in since its last round to the open segment of each signal, syncs
 it once, and answers all of it: the slower the disk, the bigger the groups. A segment is sealed by
-size or age and handed to the writer. Names in the folder are made, changed and synced by a second
-thread, for which no sender waits. docs/adr/002-engine-decode-and-spool.md.
+size or age and handed to the writer. docs/adr/002-engine-decode-and-spool.md.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from stagewatch.collector.files import OpenFile, SegmentFiles
 from stagewatch.collector.frames import Frame, pack
-from stagewatch.collector.segments import OPEN_SUFFIX, Sealed, TokenHash, sync_folder
+from stagewatch.collector.segments import Sealed
 from stagewatch.core.errors import OverloadedError
 
 log = logging.getLogger("stagewatch.collector.spool")
@@ -27,6 +26,8 @@ log = logging.getLogger("stagewatch.collector.spool")
 MAX_PENDING_BYTES = 128 << 20
 _IOV_MAX = 512
 _DISK_CHECK_SECONDS = 0.5
+IDLE_SECONDS = 60.0
+"""After so long without a body the files that are kept for later go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +52,6 @@ class Entry:
     done: Callable[[Exception | None], None]
 
 
-@dataclass(slots=True)
-class _Open:
-    path: Path
-    handle: int
-    born: float = 0.0
-    size: int = 0
-    token: TokenHash = field(default_factory=TokenHash)
-
-
 class Spool:
     """Owns the segments that are being written; `on_sealed` gets each finished one.
 
@@ -71,7 +63,7 @@ class Spool:
     ) -> None:
         self.folder = folder
         self.limits = limits
-        self._on_sealed = on_sealed
+        self._files = SegmentFiles(folder, on_sealed, limits.min_free_bytes)
         # Guards `_pending`, `_pending_bytes`, `_bytes` and `_stopping`.
         self._wake = threading.Condition()
         self._pending: list[Entry] = []
@@ -81,11 +73,8 @@ class Spool:
         # Free bytes when the disk was last asked, less what was written since.
         self._room = float("inf")
         self._disk_checked = float("-inf")
-        self._open: dict[str, _Open] = {}
-        # The next segment of each signal that was seen, made while this one is being written.
-        self._spare: dict[str, Future[_Open]] = {}
-        self._serial = 0
-        self._names = ThreadPoolExecutor(1, thread_name_prefix="spool-names")
+        self._open: dict[str, OpenFile] = {}
+        self._last = float("-inf")
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
 
     def start(self) -> None:
@@ -128,6 +117,10 @@ class Spool:
         with self._wake:
             self._bytes -= size
 
+    def release(self, sealed: Sealed) -> None:
+        """A segment is in the store: its file goes, or is used again."""
+        self._files.release(sealed)
+
     def stop(self) -> None:
         """Write and seal what was accepted, then end the thread."""
         with self._wake:
@@ -150,8 +143,12 @@ class Spool:
             for signal in {entry.signal for entry in batch}:
                 self._commit(signal, [entry for entry in batch if entry.signal == signal], now)
             self._seal_due(now, everything=stopping)
+            if batch:
+                self._last = now
+            if self._room < 2 * self.limits.min_free_bytes or now - self._last > IDLE_SECONDS:
+                self._files.clear()
             if stopping and not batch:
-                self._end_names()
+                self._files.close()
                 return
 
     def _until_seal(self) -> float:
@@ -189,42 +186,12 @@ class Spool:
         for entry in batch:
             entry.done(None)
 
-    def _new_segment(self, signal: str, now: float) -> _Open:
-        spare = self._spare.pop(signal, None)
-        if spare is not None and spare.exception() is None:
-            segment = spare.result()
-        else:
-            segment = self._made(self._name(signal))
-        segment.born = now
-        self._open[signal] = segment
-        self._spare[signal] = self._names.submit(self._made, self._name(signal))
+    def _new_segment(self, signal: str, now: float) -> OpenFile:
+        segment = self._open[signal] = self._files.take(signal, now)
         return segment
 
-    def _name(self, signal: str) -> Path:
-        self._serial += 1
-        return self.folder / f"{signal}-{self._serial:08d}{OPEN_SUFFIX}"
-
-    def _made(self, path: Path) -> _Open:
-        """An empty segment whose name is durable; recovery removes one that was never used."""
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            sync_folder(self.folder)
-        except OSError:
-            os.close(handle)
-            path.unlink(missing_ok=True)
-            raise
-        return _Open(path, handle)
-
-    def _end_names(self) -> None:
-        """Wait for the second thread; segments that nothing was written to go."""
-        self._names.shutdown()
-        for spare in self._spare.values():
-            if spare.exception() is None:
-                os.close(spare.result().handle)
-                spare.result().path.unlink(missing_ok=True)
-
-    def _write(self, segment: _Open, batch: Sequence[Entry]) -> None:
-        packed = [(entry, pack(entry.frame)) for entry in batch]
+    def _write(self, segment: OpenFile, batch: Sequence[Entry]) -> None:
+        packed = [(entry, pack(entry.frame, segment.number)) for entry in batch]
         buffers: list[bytes | bytearray] = []
         for entry, head in packed:
             buffers += (head, entry.body)
@@ -236,20 +203,15 @@ class Spool:
         for entry, head in packed:
             segment.token.add(entry.frame, head)
 
-    def _give_up(self, signal: str, segment: _Open, good: int) -> None:
+    def _give_up(self, signal: str, segment: OpenFile, good: int) -> None:
         """After a failed write or sync the file's tail is unknown: keep what was synced before
         and go on in another file, since a second fdatasync may say yes to lost pages.
         """
-        try:
-            os.ftruncate(segment.handle, good)
-        except OSError:
-            log.error("a damaged segment is left for the next start to mend")
+        segment.size = good
         if good:
             self._seal(signal)
         else:
-            del self._open[signal]
-            os.close(segment.handle)
-            segment.path.unlink(missing_ok=True)
+            self._files.drop(self._open.pop(signal))
 
     def _seal_due(self, now: float, *, everything: bool) -> None:
         for signal, segment in list(self._open.items()):
@@ -258,20 +220,7 @@ class Spool:
                 self._seal(signal)
 
     def _seal(self, signal: str) -> None:
-        segment = self._open.pop(signal)
-        os.close(segment.handle)
-        self._names.submit(self._rename, signal, segment)
-
-    def _rename(self, signal: str, segment: _Open) -> None:
-        # A crash before this leaves the open name: recovery makes the same sealed one of it.
-        target = self.folder / segment.token.name(signal)
-        try:
-            segment.path.rename(target)
-            sync_folder(self.folder)
-        except OSError as error:
-            log.error("a segment cannot be sealed", extra={"errno": error.errno})
-            return
-        self._on_sealed(Sealed(target, signal, segment.size))
+        self._files.seal(signal, self._open.pop(signal))
 
 
 def _write_all(handle: int, buffers: list[bytes | bytearray]) -> int:

@@ -82,6 +82,12 @@ def insert_segment(store: Store, sealed: Sealed) -> None:
     )
 
 
+def delete(sealed: Sealed) -> None:
+    """Remove a segment's file for good."""
+    sealed.path.unlink()
+    sync_folder(sealed.path.parent)
+
+
 class Writer:
     """A thread that empties the spool, oldest segment first.
 
@@ -94,8 +100,10 @@ class Writer:
         watcher: Watcher,
         leftovers: Iterable[Sealed] = (),
         settled: Callable[[Iterable[bytes], Exception | None], None] | None = None,
+        release: Callable[[Sealed], None] = delete,
     ) -> None:
         self._insert = insert
+        self._release = release
         self._watcher = watcher
         self._settled = settled
         # Guards `_queue`, `_busy` and `_stopping`.
@@ -182,8 +190,7 @@ class Writer:
                 log.error("an insert fails", extra={"code": error.code, "segment": sealed.token})
                 self._again(sealed, tries, _STUCK_RETRY_S)
         else:
-            sealed.path.unlink()
-            sync_folder(sealed.path.parent)
+            self._release(sealed)
             self._watcher.stored(sealed, time.monotonic() - started)
             if self._settled:
                 self._settled(digests, None)
