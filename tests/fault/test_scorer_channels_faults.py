@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from tests.support.clickhouse_front import clickhouse_front
 from tests.support.server import Server, until
 
 from stagewatch.core.settings import load_settings
-from stagewatch.core.store import migrate, open_store
+from stagewatch.core.store import Store, firsts, migrate, open_store
 from stagewatch.core.store.alerts import put_alert
-from stagewatch.scorer.channels.channel import put_channel
+from stagewatch.core.store.firsts import is_first
+from stagewatch.scorer.channels.channel import drop_channel, need_channel, put_channel
 from stagewatch.scorer.channels.due import LOST_AFTER
 from stagewatch.scorer.leases import living
 
@@ -59,6 +61,50 @@ def test_a_message_cut_short_by_a_kill_comes_again_with_the_same_id(tmp_path: Pa
         one, two = receiver.got
         assert one["headers"]["webhook-id"] == two["headers"]["webhook-id"] == line["delivery_id"]
         assert one["body"] == two["body"]
+
+
+def saver(url: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.support.channels_saver", url]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+def test_two_processes_that_make_a_channel_at_once_give_away_one_secret(tmp_path: Path) -> None:
+    with clickhouse_front(tmp_path / "engine") as url:
+        store = open_store(load_settings({"STAGEWATCH_CLICKHOUSE_URL": url}))
+        migrate(store)
+        savers = [saver(url) for _ in range(2)]
+        pipes = [(item.stdin, item.stdout) for item in savers]
+        try:
+            for _, said in pipes:
+                assert said is not None
+                assert said.readline() == "ready\n"
+            for round_ in range(12):
+                # Every other round makes anew what the round before made and somebody deleted.
+                name = f"c{round_ // 2}"
+                for asked, _ in pipes:
+                    assert asked is not None
+                    asked.write(f"{name}\n")
+                told = sorted(json.loads(said.readline()) for _, said in pipes if said)
+                assert told[0] == "conflict"
+                assert need_channel(store, "p", name).secret == told[1]
+                drop_channel(store, "p", name, at=datetime.now(UTC))
+        finally:
+            for item in savers:
+                item.kill()
+                item.communicate()
+            store.close()
+
+
+def test_what_a_dead_process_had_claimed_is_anybodys(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_first(store, "channel", "ops")
+    assert not is_first(store, "channel", "ops")
+    assert is_first(store, "channel", "other")
+    monkeypatch.setattr(firsts, "VOID_AFTER_S", 0.0)
+    assert is_first(store, "channel", "ops")
 
 
 def test_of_three_scorers_one_tells_and_another_goes_on_when_it_is_killed(tmp_path: Path) -> None:

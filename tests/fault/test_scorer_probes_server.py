@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.clickhouse_front import clickhouse_front
 from tests.support.probes_oddapp import OddApp, odd_app
 from tests.support.server import Server, serving, stagewatch, until
 
@@ -26,9 +27,7 @@ def app() -> Iterator[OddApp]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("probes") / "data"
     with serving(folder, STAGEWATCH_PLAN_ENV="BOT_TOKEN") as started:
-        started.post("/datasets", {"name": "golden"}, 201)
-        raw = json.dumps(ROW).encode()
-        assert started.call("POST", "/api/v1/datasets/golden/import", raw=raw).status < 300
+        make_dataset(started)
         yield started
 
 
@@ -103,13 +102,105 @@ def test_readers_see_the_host_of_a_probe_and_no_more(tmp_path: Path) -> None:
             assert b"?key=s3cret" in server.call("GET", path, headers=bearer(admin)).body
 
 
+def test_readers_see_no_credentials_of_a_connector(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as server:
+        make_dataset(server)
+        literals = {"question": "{{question}}", "api_key": "s3cret", "max_tokens": 300}
+        connector = {"url": "http://127.0.0.1:9/ask?token=s3cret", "body": literals}
+        raw = {"body": {**literals, "auth": {"value": ["s3cret"]}}}
+        probe = body("p", "http://127.0.0.1:9/", connector=connector, raw=raw, enabled=False)
+        server.post("/probes", probe, 201)
+        server.post("/plans", {"name": "n", "dataset": "golden", "connector": connector}, 201)
+        run = server.post("/plans/n/runs", {}, 202)["run_id"]
+        until("the run", lambda: server.get(f"/runs/{run}")["progress"] is None)
+        admin = server.post("/keys", {"name": "a", "roles": ["admin"], "project": "*"}, 201)["key"]
+        keys = {
+            role: server.call(
+                "POST", "/api/v1/keys", {"name": role, "roles": [role]}, bearer(admin)
+            ).json()["key"]
+            for role in ("read", "write")
+        }
+        places = (
+            "/api/v1/probes", "/api/v1/probes/p", "/api/v1/plans", "/api/v1/plans/n",
+            "/api/v1/runs", f"/api/v1/runs/{run}", f"/api/v1/runs/{run}/export", "/runs",
+            f"/runs/{run}", "/probes", "/probes/p",
+        )  # fmt: skip
+        for path in places:
+            seen = server.call("GET", path, headers=bearer(keys["read"]))
+            assert (seen.status, b"s3cret" in seen.body) == (200, False), path
+        for path in places[:7]:
+            assert b"s3cret" in server.call("GET", path, headers=bearer(keys["write"])).body, path
+        shown = server.call("GET", "/api/v1/plans/n", headers=bearer(keys["read"])).json()
+        assert shown["connector"]["body"] == {**literals, "api_key": "•••"}
+        assert shown["connector"]["url"] == "http://127.0.0.1:9/ask?token=•••"
+
+
+def test_a_server_that_was_killed_asks_again_at_once(tmp_path: Path, app: OddApp) -> None:
+    server = Server(tmp_path / "data")
+    try:
+        server.start()
+        make_dataset(server)
+        asked = app.asked.count("/hang")
+        sent = body("cut", f"{app.url}/hang", every_minutes=600, connector={"timeout_s": 600})
+        server.post("/probes", sent, 201)
+        until("the request", lambda: app.asked.count("/hang") > asked)
+        server.kill()
+        server.start()
+        until("the next pass", lambda: app.asked.count("/hang") > asked + 1, 45)
+        newest, dead = server.get("/probes/cut")["passes"]
+        assert (newest["state"], dead["state"]) == ("running", "stopped")
+        assert dead["note"] == "its process ended before it did"
+        assert server.call("POST", "/api/v1/probes/cut/run").status == 409
+    finally:
+        server.kill()
+
+
+def test_another_scorer_goes_on_when_one_is_killed(tmp_path: Path, app: OddApp) -> None:
+    with clickhouse_front(tmp_path / "engine") as url:
+        environ = {"STAGEWATCH_CLICKHOUSE_URL": url}
+        api = Server(tmp_path / "api", environ, ("api",))
+        scorers = [Server(tmp_path / f"s{i}", environ, ("scorer",)) for i in range(2)]
+        try:
+            api.start()
+            make_dataset(api)
+            asked = app.asked.count("/hang")
+            sent = body("cut", f"{app.url}/hang", every_minutes=600, connector={"timeout_s": 600})
+            api.post("/probes", sent, 201)
+            for scorer in scorers:
+                scorer.start()
+            until("the request", lambda: app.asked.count("/hang") > asked)
+            first = api.get("/probes/cut")
+            assert first["running"] is True
+            owner = first["last_pass"]["owner"]
+            killed, other = sorted(
+                scorers, key=lambda s: f"-{s.process.pid if s.process else 0}-" not in owner
+            )
+            killed.kill()
+            until("the next pass", lambda: app.asked.count("/hang") > asked + 1, 45)
+            newest, dead = api.get("/probes/cut")["passes"]
+            assert (newest["state"], dead["state"]) == ("running", "stopped")
+            assert other.process is not None
+            assert f"-{other.process.pid}-" in newest["owner"]
+        finally:
+            for server in (api, *scorers):
+                if server.process is not None and server.process.poll() is None:
+                    server.kill()
+
+
+def make_dataset(server: Server) -> None:
+    server.post("/datasets", {"name": "golden"}, 201)
+    raw = json.dumps(ROW).encode()
+    assert server.call("POST", "/api/v1/datasets/golden/import", raw=raw).status < 300
+
+
 def bearer(key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
 def test_a_server_ends_while_an_app_does_not_answer(server: Server, app: OddApp) -> None:
+    asked = app.asked.count("/hang")
     server.post("/probes", body("stuck", f"{app.url}/hang", connector={"timeout_s": 600}), 201)
-    until("the request", lambda: "/hang" in app.asked)
+    until("the request", lambda: app.asked.count("/hang") > asked)
     assert server.stop() == 0
     server.start()
     (last,) = server.get("/probes/stuck")["passes"][-1:]

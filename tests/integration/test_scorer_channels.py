@@ -41,6 +41,7 @@ from stagewatch.scorer.channels.deliver import Office, notify_pass, send_test
 from stagewatch.scorer.channels.post import Wire, post
 from stagewatch.scorer.channels.services import send_service
 from stagewatch.scorer.channels.sign import secret_bytes
+from stagewatch.scorer.plans.exchange import RowError, ask_http
 
 LOOPBACK = parse_networks("127.0.0.0/8")
 
@@ -236,6 +237,17 @@ def test_a_name_that_changes_its_address_is_resolved_once(receiver: Receiver) ->
     until("the request", lambda: any(got["headers"]["host"] == host for got in receiver.got))
     outcome = post(f"http://hooks.test:{receiver.port}/ok", {}, b"{}", wire)
     assert "169.254.169.254" in outcome.said
+
+
+def test_a_row_goes_to_the_address_its_name_has(receiver: Receiver) -> None:
+    url = f"http://app.test:{receiver.port}/row"
+    with pytest.raises(RowError, match="not JSON"):
+        ask_http(
+            url, method="POST", headers={}, body=b"{}", timeout_s=30,
+            resolver=lambda _h, _p: ["127.0.0.1"],
+        )  # fmt: skip
+    host = f"app.test:{receiver.port}"
+    until("the request", lambda: any(got["headers"]["host"] == host for got in receiver.got))
 
 
 def test_plain_http_does_not_go_to_public_addresses() -> None:

@@ -159,4 +159,4 @@ def test_the_command_line_makes_and_tries_a_channel(
     assert dry.stdout == "0 messages, 0 held back\n"
     assert stagewatch(server, tmp_path, "alerts", "list", *here).stdout == "no alert\n"
     lost = stagewatch(server, tmp_path, "alerts", "ack", "3f2a", *here)
-    assert (lost.returncode, "0 alerts have an id" in lost.stderr) == (2, True)
+    assert (lost.returncode, "no alert has an id" in lost.stderr) == (2, True)

@@ -6,6 +6,7 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,12 +26,18 @@ from stagewatch.core.store.probes import (
     newest_row_bodies,
     probe_readings,
     probe_traces_among,
-    put_pass,
 )
 from stagewatch.scorer.probes.ask import ProbeResult
 from stagewatch.scorer.probes.passes import Surroundings, run_pass
 from stagewatch.scorer.probes.probe import Probe, parse_probe
-from stagewatch.scorer.probes.record import DEAD_AFTER, Pass, is_due, passes_of
+from stagewatch.scorer.probes.record import (
+    Pass,
+    beat_pass,
+    is_due,
+    passes_of,
+    settled_pass,
+    tell_pass,
+)
 from stagewatch.scorer.probes.series import probe_series
 
 AT = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -219,22 +226,62 @@ def test_concurrency_is_bounded_and_a_stop_ends_it(bench: Bench) -> None:
     assert 8 <= ended.done < 12
 
 
-def test_one_pass_at_a_time_and_a_dead_one_does_not_block(bench: Bench) -> None:
+def under_way(bench: Bench, **fields: Any) -> Pass:
+    item = Pass("x", "p", bench.project, "live", None, "running", AT, AT, rows=1)
+    item = replace(item, **fields)
+    tell_pass(bench.store, item, AT)
+    return item
+
+
+def test_one_pass_at_a_time(bench: Bench) -> None:
     bench.rows(REFUND)
-    body = {
-        "pass_id": "x", "probe": "p", "project": bench.project, "dataset": "live", "version": None,
-        "state": "running", "started_at": AT, "updated_at": AT, "rows": 1,
-    }  # fmt: skip
-    put_pass(bench.store, bench.project, body, at=AT)
+    beat_pass(bench.store, under_way(bench))
     probe = bench.probe(every_minutes=1)
     with pytest.raises(ConflictError, match="under way"):
         bench.run(probe)
-    (running,) = passes_of(bench.store, bench.project, "p")
-    assert not is_due(probe, running, AT + timedelta(seconds=90))
-    later = AT + DEAD_AFTER + timedelta(minutes=1)
-    assert is_due(probe, running, later)
-    bench.clock.advance((later - AT).total_seconds())
+    running = settled_pass(bench.store, bench.project, "p", "", AT)
+    assert running is not None
+    assert not is_due(probe, running, AT + timedelta(days=1))
+
+
+@pytest.mark.parametrize("owner", ["", "a-process-before"])
+def test_a_pass_whose_process_died_is_ended_and_done_again(bench: Bench, owner: str) -> None:
+    """It never beat, or it beat lately but the engine has another process now."""
+    bench.rows(REFUND)
+    item = under_way(bench, owner=owner)
+    if owner:
+        beat_pass(bench.store, item)
+    probe = bench.probe(every_minutes=60)
+    dead = settled_pass(bench.store, bench.project, "p", "", AT)
+    assert dead is not None
+    assert (dead.state, dead.note) == ("stopped", "its process ended before it did")
+    assert is_due(probe, dead, AT)
+    # Done again once: a second death in a row waits for its time.
+    under_way(bench, pass_id="y", started_at=AT + timedelta(seconds=1))
+    dead = settled_pass(bench.store, bench.project, "p", "", AT)
+    assert dead is not None
+    assert (dead.pass_id, dead.redo) == ("y", False)
+    assert not is_due(probe, dead, AT + timedelta(minutes=59))
     assert bench.run(probe).state == "finished"
+
+
+def test_a_pass_that_was_taken_over_ends(bench: Bench) -> None:
+    """The store was away, or the process slept, for longer than others wait."""
+    bench.rows(*[row(f"r{n}", f"refund {n}?", "refunds#1") for n in range(20)])
+    reply = bench.app.reply
+
+    def late(body: dict[str, Any]) -> Any:
+        if bench.clock.now() == AT:
+            under_way(bench, pass_id="other", started_at=AT + timedelta(seconds=5))
+            bench.clock.advance(11)
+        return reply(body)
+
+    bench.app.reply = late
+    ended = bench.run(bench.probe())
+    assert (ended.state, ended.note) == (
+        "stopped", "it was silent for too long, and another pass began",
+    )  # fmt: skip
+    assert ended.done < 20
 
 
 def test_when_a_pass_is_due(bench: Bench) -> None:

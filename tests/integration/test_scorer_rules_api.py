@@ -174,6 +174,9 @@ def test_rules_on_the_command_line(server: Server, tmp_path: Path) -> None:
     wrong = stagewatch("set", '{"name": "gold", "rate": 7}')
     assert wrong.returncode == 2
     assert "rate" in wrong.stderr
+    typed = stagewatch("set", '{"name": "gold", "rate": "0.5"}')
+    assert typed.returncode == 2
+    assert "rule: rate: a number is wanted, not text" in typed.stderr
     assert stagewatch("delete", "gold").returncode == 0
     assert stagewatch("delete", "gold").returncode == 2
 
@@ -324,3 +327,23 @@ def test_the_judges_own_calls_make_no_span_in_an_instrumented_process(
         assert len(seen) == scripted.calls("good-instrumented") > 0
         assert set(seen) == {"quiet"}
         assert len(server.turns(1)) == 1
+
+
+def test_another_type_is_refused_with_the_field_that_has_it(server: Server) -> None:
+    since = {"since": "2026-11-30T00:00:00Z"}
+    refused = (
+        ("/rules", {"name": "typed", "enabled": 1}, "rule: enabled: true or false is wanted, not"),
+        ("/rules/preview", {"name": "typed", "rate": True}, "rule: rate: a number is wanted, not"),
+        ("/backfills", {**since, "dry_run": "yes"}, "dry_run: true or false is wanted, not text"),
+        ("/backfills", {**since, "agreed_usd": "1"}, "agreed_usd: a number is wanted, not text"),
+        ("/backfills", {"since": 1764460800}, "since: text is wanted, not a number"),
+        ("/alerts/dry-run", {"days": "7"}, "days: a number is wanted, not text"),
+        ("/channels", {"name": "c", "url": "https://hooks.example/x", "words": "no"},
+         "channel: words: true or false is wanted, not text"),
+    )  # fmt: skip
+    for path, body, says in refused:
+        answer = server.call("POST", f"/api/v1{path}", body)
+        assert answer.status == 400, (path, body, answer.body)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["detail"].startswith(says), answer.json()
+    assert "typed" not in [rule["name"] for rule in server.get("/rules")["items"]]

@@ -72,11 +72,12 @@ class PaidBench:
         threads: int = 1,
         member: str = "me",
         share: Share | None = None,
+        leftover_days: int = 0,
     ) -> Worker:
         book = RuleBook((), {self.project: rules or (Rule(name="sample"),)})
         duty = Duty(
             timedelta(days=1), book=lambda: book, threads=threads, member=member,
-            share=lambda: share or Share(),
+            share=lambda: share or Share(), leftover_days=leftover_days,
         )  # fmt: skip
         return Worker(self.store, reader or self.reader(), self.clock, duty)
 

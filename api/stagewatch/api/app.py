@@ -43,6 +43,7 @@ from stagewatch.api.web import (
     probe_pages,
     run_pages,
     scoring_pages,
+    session_pages,
     static,
 )
 from stagewatch.core.run import is_loopback
@@ -106,6 +107,7 @@ def build_app(context: Context) -> FastAPI:
     app.include_router(run_pages.router)
     app.include_router(scoring_pages.router)
     app.include_router(dataset_pages.router)
+    app.include_router(session_pages.router)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
     _guard_requests(app, context)
     return app
@@ -140,6 +142,8 @@ def _guard_requests(app: FastAPI, context: Context) -> None:
         response = await call_next(request)
         response.headers.setdefault("content-security-policy", policy)
         response.headers.setdefault("x-content-type-options", "nosniff")
-        response.headers.setdefault("referrer-policy", "no-referrer")
+        # Not "no-referrer": browsers then send the forms of our own pages with `Origin: null`,
+        # which the check above refuses, and nobody could sign in.
+        response.headers.setdefault("referrer-policy", "same-origin")
         response.headers.setdefault("cache-control", "no-store")
         return response

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, cast
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Query, Request, Response
 
 from stagewatch.core.auth import ANY_PROJECT, Auth, Principal, Role
 from stagewatch.core.service import Context
@@ -66,6 +66,16 @@ def _chosen(request: Request, principal: Principal) -> str | None:
     """The project chosen in the UI, where this key may see it."""
     chosen = request.cookies.get(PROJECT_COOKIE)
     return chosen if principal.project in {ANY_PROJECT, chosen} else None
+
+
+def page_project(request: Request, principal: Principal) -> str:
+    """The project of a page whose address names none."""
+    return _chosen(request, principal) or principal.pick_project(None)
+
+
+def remember_project(response: Response, project: str) -> None:
+    """Let the pages that follow show `project`: their links do not name it."""
+    response.set_cookie(PROJECT_COOKIE, project, httponly=True, samesite="strict")
 
 
 ProjectQuery = Annotated[str | None, Query(description="Project; default: the key's own.")]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from stagewatch.api.scoring import scorer_banners, scorer_states
 from stagewatch.api.views import summaries
+from stagewatch.core.service import Context
 from stagewatch.core.store.alerts import list_alerts
 from stagewatch.core.store.client import Store
 from stagewatch.core.store.turns import (
@@ -79,6 +82,29 @@ def load_overview(store: Store, project: str, since: datetime, until: datetime) 
     }
 
 
+def newest_turn(store: Store, project: str) -> datetime | None:
+    """When the newest live turn began, None when there never was one."""
+    found = store.value(
+        """SELECT maxOrNull(started_at) FROM turns
+           WHERE project = {project:String} AND replaced_by = '' AND NOT probe""",
+        {"project": project},
+    )
+    return found.replace(tzinfo=UTC) if found else None
+
+
+def otlp_ports(context: Context) -> tuple[int, int]:
+    """Ports for OTLP over HTTP and over gRPC: those listened on, or those that are set where the
+    collector is another process.
+    """
+    known: Mapping[str, str] = context.shared.get("addresses", {})
+    settings = context.settings
+    wanted = (("otlp http", settings.otlp_http_port), ("otlp grpc", settings.otlp_grpc_port))
+    http, grpc = (
+        urlsplit(known[name]).port or port if name in known else port for name, port in wanted
+    )
+    return http, grpc
+
+
 def _closed_after(alert: dict[str, Any], since: datetime) -> bool:
     return datetime.fromisoformat(alert["closed_at"]) >= since
 
@@ -88,9 +114,10 @@ def group_alerts(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     A broken deployment moves several metrics; a person wants to read of it once.
     """
-    groups: dict[tuple[str, str, tuple[str, ...]], dict[str, Any]] = {}
+    groups: dict[tuple[str, str, str, tuple[str, ...]], dict[str, Any]] = {}
     for alert in worst_first(alerts):
-        key = (alert["state"], alert["stage"], tuple(alert["near"]))
+        # What a probe found is not what customers met.
+        key = (alert["state"], alert["stage"], alert.get("probe", ""), tuple(alert["near"]))
         if key in groups:
             groups[key]["also"].append(alert["sentence"].split(": ", 1)[1].split(" since ")[0])
         else:

@@ -22,6 +22,7 @@ from stagewatch.core.errors import (
     UnauthorizedError,
     http_status,
 )
+from stagewatch.scorer.strict import fault_words
 
 log = logging.getLogger("stagewatch.api")
 
@@ -71,7 +72,7 @@ def install_problem_handlers(app: FastAPI) -> None:
     def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        says = f"{where or 'body'}: {first['msg']}"
+        says = f"{where or 'body'}: {fault_words(first)}"
         if wants_html(request):
             return html_error(request, InvalidInputError(says), 400)
         return problem(400, _TITLES[InvalidInputError], says)

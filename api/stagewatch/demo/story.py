@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         alerts = wait_for_alerts(link)
         ok = report(findings, alerts, addresses["api"], time.monotonic() - began, arguments)
         if not arguments.once:
-            say("\nThe server goes on: open the address above. Ctrl-C stops it.")
+            say(next_steps(addresses["api"], arguments.data_dir))
             with contextlib.suppress(KeyboardInterrupt):
                 signal.pause()
     return 0 if ok else 1
@@ -305,6 +305,19 @@ def report(
     if arguments.json:
         say(json.dumps({"ok": ok, "phases": rows, "alerts": alerts, "url": url}))
     return ok
+
+
+def next_steps(url: str, data_dir: Path) -> str:
+    """Where to look while the demo's server goes on: `data_dir` is the folder it holds."""
+    command = "stagewatch"
+    if shutil.which(command) is None:
+        command = os.path.relpath(Path(sys.executable).with_name(command))
+    return (
+        f"\nThe server goes on; Ctrl-C stops it.\n"
+        f"  what broke, and since when:  {url}\n"
+        f"  three disputed answers:      {url}/review\n"
+        f"  from another terminal:       {command} turns --flagged --data-dir {data_dir}"
+    )
 
 
 def judge_phase(finding: Mapping[str, Any]) -> dict[str, Any]:

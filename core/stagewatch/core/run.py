@@ -107,7 +107,10 @@ def build_services(context: Context, parts: Sequence[str]) -> list[Service]:
 
 
 async def _serve(
-    services: Sequence[Service], out: TextIO, ready: Callable[[dict[str, str]], None] | None
+    services: Sequence[Service],
+    out: TextIO,
+    ready: Callable[[dict[str, str]], None] | None,
+    addresses: dict[str, str],
 ) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -116,7 +119,6 @@ async def _serve(
     started: list[Service] = []
     left: list[str] = []
     try:
-        addresses: dict[str, str] = {}
         for service in services:
             addresses.update(await service.start())
             started.append(service)
@@ -159,7 +161,9 @@ def run(
     context = build_context(settings, out)
     try:
         services = build_services(context, parts)
-        return _loop_runner(_serve(services, out, ready))
+        # Parts tell people where the others listen; a port of 0 is known only when it does.
+        addresses = context.shared.setdefault("addresses", {})
+        return _loop_runner(_serve(services, out, ready, addresses))
     finally:
         context.store.close()
 

@@ -112,6 +112,9 @@ class Settings:
     budget_calls_per_day: int = setting(
         0, help="Hard limit of paid judge calls per UTC day; 0 is no limit."
     )
+    leftover_days: int = setting(
+        1, help="Days back that turns over budget are read when a later day can pay; 0 is never."
+    )
     plan_env: str = setting(
         "", help="Variables that plans run by this server may read, separated by commas."
     )
@@ -214,6 +217,7 @@ _AT_LEAST: Mapping[str, float] = {
     "budget_usd_per_day": 0,
     "canary_hours": 0,
     "budget_calls_per_day": 0,
+    "leftover_days": 0,
     "judge_concurrency": 1,
 }
 

@@ -212,11 +212,12 @@ def _alert(
     *,
     calibrated: bool,
 ) -> Alert:
-    since, opened = readings[alarm.start].at, readings[alarm.at].at
+    begin = _begin(readings, alarm.start)
+    since, opened = readings[begin].at, readings[alarm.at].at
     # Everything until the next change belongs to the same state of the app.
     later = [item.at for item in changes if item.at > opened]
     end = next((i for i, r in enumerate(readings) if later and r.at >= later[0]), len(readings))
-    span = range(alarm.start, end)
+    span = range(begin, end)
     estimate = _estimate(readings, values, span)
     bad = [readings[i].turn_id for i in span if values[i] < 0.5]
     good = [readings[i].turn_id for i in span if values[i] >= 0.5]
@@ -252,6 +253,15 @@ def _alert(
         basis=readings[alarm.start].basis,
         fingerprint=judge,
     )
+
+
+def _begin(readings: Sequence[Reading], start: int) -> int:
+    """The first reading of the moment in which a change began: those of one moment stand in no
+    order of time.
+    """
+    while start > 0 and readings[start - 1].at == readings[start].at:
+        start -= 1
+    return start
 
 
 def worst_first(alerts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

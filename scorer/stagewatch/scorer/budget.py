@@ -8,6 +8,7 @@ each take an equal share of what the store says is left, so together they stay b
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -185,6 +186,39 @@ class Budget:
             return (
                 self._spent(None) + self._total(self._since, None) + self._total(self._flying, None)
             )
+
+    def used(self, account: Account) -> Spent:
+        """What an account has paid today, with what is reserved for it."""
+        with self._lock:
+            self._new_day()
+            return self._spent(account) + self._held(account)
+
+    def room(
+        self, account: Account, limits: Limits, *, carry: float, besides: Mapping[Account, Spent]
+    ) -> Limits:
+        """What the day's budgets will have left for an account at midnight; None is no limit.
+
+        Args:
+            account: who would pay.
+            limits: of the account; the budget's own hold too.
+            carry: the day's length as a multiple of the part that is over, 1 or more: what was
+                paid until now is taken to go on at that pace.
+            besides: of what was paid, that which will not go on.
+        """
+        usd: list[float] = []
+        calls: list[int] = []
+        with self._lock:
+            self._new_day()
+            for whose, those in ((account, limits), (None, self.limits)):
+                paid = self._spent(whose) + self._held(whose)
+                pace = paid - self._total(besides, whose)
+                if those.usd is not None:
+                    ahead = (carry - 1) * max(0.0, pace.usd)
+                    usd.append((those.usd - paid.usd - ahead) / self._members)
+                if those.calls is not None:
+                    coming = math.ceil((carry - 1) * max(0, pace.calls))
+                    calls.append((those.calls - paid.calls - coming) // self._members)
+        return Limits(min(usd, default=None), min(calls, default=None))
 
     def _new_day(self) -> None:
         if self._day is not None and self._now().date() != self._day:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from types import TracebackType
 
 
@@ -22,6 +23,7 @@ class Cutoff:
         self._lock = threading.Lock()
         self._timer = threading.Timer(seconds, self.cut)
         self._timer.daemon = True
+        self._ends = time.monotonic() + seconds
 
     def __enter__(self) -> Cutoff:
         self._timer.start()
@@ -38,6 +40,10 @@ class Cutoff:
             for twin in self._watched:
                 twin.close()
             self._watched.clear()
+
+    def left(self) -> float:
+        """Seconds until the time is up; 0 once it is."""
+        return 0.0 if self.passed else max(0.0, self._ends - time.monotonic())
 
     def watch(self, made: socket.socket) -> None:
         """Cut this connection too when the time is up."""

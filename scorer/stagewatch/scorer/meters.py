@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from stagewatch.core.store.spending import Spent
 from stagewatch.scorer.budget import NOBODY
 from stagewatch.scorer.judges.fuse import Outage
+from stagewatch.scorer.lookups import LOOKUPS, Lookups
 from stagewatch.scorer.work_hand import PassReport
 
 
@@ -38,6 +42,7 @@ class Meters:
         self.paused = gauge("paused", "1 while the judge cannot be used, by error.", "kind")
         self.replicas = gauge("replicas", "Scorers that share the turns.")
         self.backfill = counter("backfill_turns", "Turns of backfills, by outcome.", "outcome")
+        registry.register(_NameLookups(LOOKUPS))
         self._kinds: set[str] = set()
 
     def note(self, report: PassReport, seconds: float, now: datetime) -> None:
@@ -68,3 +73,22 @@ class Meters:
         for name in self._kinds | ({kind} if kind else set()):
             self.paused.labels(name).set(1 if name == kind else 0)
         self._kinds |= {kind} if kind else set()
+
+
+class _NameLookups(Collector):
+    """What the process says of names that webhooks and probes have looked up."""
+
+    def __init__(self, lookups: Lookups) -> None:
+        self._lookups = lookups
+
+    def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
+        yield CounterMetricFamily(
+            "stagewatch_scorer_name_lookups_late",
+            "Webhooks and probes whose deadline passed before a name was resolved.",
+            value=self._lookups.late,
+        )
+        yield GaugeMetricFamily(
+            "stagewatch_scorer_name_lookups",
+            "Names that are being resolved now, each in a thread.",
+            value=self._lookups.under_way,
+        )

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.model import Turn
 from stagewatch.scorer.plans.plan import KNOWN_METRICS
+from stagewatch.scorer.strict import STRICT, Many, fault
 
 DEFAULT_NAME = "sample"
 """The rule that the settings give where no rule is written: every turn at the sample rate."""
@@ -25,7 +26,7 @@ RESERVED = frozenset({"feedback", "probe", "backfill"})
 """Words that stand in a decision's `rule` where no rule decided."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Patterns = tuple[Annotated[str, Field(min_length=1, max_length=200)], ...]
+Patterns = Many[Annotated[str, Field(min_length=1, max_length=200)]]
 Share = Annotated[float, Field(ge=0, le=1)]
 _MOST = 1_000_000_000
 
@@ -36,7 +37,7 @@ class Filters(BaseModel):
     Empty lists let everything through. Lengths are characters of the question, both ends in.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = STRICT
 
     service: Patterns = ()
     release: Patterns = ()
@@ -63,14 +64,14 @@ class Rule(BaseModel):
     limit beside the settings' own. `metrics` empty means all.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = STRICT
 
     name: Name
     priority: Annotated[int, Field(ge=0, le=1_000_000)] = 100
     enabled: bool = True
     filters: Filters = Filters()
     rate: Share = 1.0
-    metrics: tuple[str, ...] = ()
+    metrics: Many[str] = ()
     judge: Literal["configured", "embedded"] = "configured"
     usd_per_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     calls_per_day: Annotated[int, Field(ge=0, le=_MOST)] | None = None
@@ -111,10 +112,7 @@ def parse_rule(body: Mapping[str, Any]) -> Rule:
     try:
         return Rule.model_validate(dict(body))
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        said = first["msg"].removeprefix("Value error, ")
-        raise InvalidInputError(f"rule: {where + ': ' if where else ''}{said}") from None
+        raise InvalidInputError(f"rule: {fault(error)}") from None
 
 
 def rule_body(rule: Rule) -> dict[str, Any]:

@@ -77,6 +77,7 @@ class Scorer:
             share=self._share,
             threads=chosen.threads,
             member=self._member.name,
+            leftover_days=settings.leftover_days,
         )
         self._worker = Worker(context.store, self._reader, context.clock, duty)
         self._backfills = BackfillRunner(

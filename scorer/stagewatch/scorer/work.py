@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,14 +11,15 @@ from stagewatch.core.clock import Clock
 from stagewatch.core.model import Turn
 from stagewatch.core.store.client import Store
 from stagewatch.core.store.feedback import rescore_on_demand
+from stagewatch.core.store.revisions import newest_revisions
 from stagewatch.core.store.turns import (
     Pending,
     Share,
     oldest_undecided,
     release_counts,
-    turns_by_id,
     undecided_turns,
 )
+from stagewatch.scorer.leftovers import Leftovers
 from stagewatch.scorer.rules import RuleBook
 from stagewatch.scorer.sampling import position
 from stagewatch.scorer.work_hand import BATCH, Duty, Hand, PassReport
@@ -26,6 +27,7 @@ from stagewatch.scorer.work_one import Reader, TurnReader
 
 _FLAG_HORIZON = timedelta(days=30)
 _RELEASE_WINDOW = timedelta(hours=24)
+_LATE_PAGE = 10
 _OVERLAP = timedelta(minutes=10)
 """How far a pass looks back behind the last one: clocks of collectors may lag."""
 
@@ -39,6 +41,10 @@ class Worker:
         self._turns = TurnReader(reader, clock.now)
         self._clock = clock
         self._duty = duty
+        self._leftovers = Leftovers(
+            store, clock, duty.leftover_days, reader.price, reader.budget,
+            reader.config.judge_depth,
+        )  # fmt: skip
         self._seen_until: datetime | None = None
         self._last_share: Share | None = None
         # Pages are fetched and results stored while turns are read: the engine has threads enough.
@@ -96,11 +102,23 @@ class Worker:
         hand.finish()
         hand.take(self._demanded(started, share) if not stopping() else [], demanded=True)
         hand.finish()
+        if share.index == 0 and not (stopping() or report.waiting or share.fresh):
+            self._read_leftovers(hand, share)
         report.errors.update(self._turns.failures.take_errors())
         if not (stopping() or report.waiting or share.fresh):
             # Turns that wait for another try must stay within reach of the next pass.
             self._seen_until = started - _OVERLAP
         return report
+
+    def _read_leftovers(self, hand: Hand, share: Share) -> None:
+        """A page of a day before, so that turns that come meanwhile are not kept waiting."""
+
+        def take(page: list[tuple[Turn, int]]) -> None:
+            hand.take(page, demanded=True)
+            hand.finish()
+
+        self._refresh_budget(share)
+        self._leftovers.read(hand.book, max(_LATE_PAGE, 2 * self._duty.threads), take)
 
     def _refresh_budget(self, share: Share) -> None:
         if self._reader.budget is not None:
@@ -143,15 +161,3 @@ class Worker:
         ids = rescore_on_demand(self._store, since=now - _FLAG_HORIZON, limit=BATCH)
         mine = [i for i in ids if int(position(i) * share.count) == share.index]
         return newest_revisions(self._store, mine) if mine else []
-
-
-def newest_revisions(store: Store, turn_ids: Sequence[str]) -> list[tuple[Turn, int]]:
-    """(turn, revision) of the newest revision of each turn that is still there."""
-    rows = store.rows(
-        """SELECT turn_id, max(revision) AS revision FROM turns
-           WHERE turn_id IN {ids:Array(String)} GROUP BY turn_id""",
-        {"ids": list(turn_ids)},
-    )
-    revisions = {row["turn_id"]: int(row["revision"]) for row in rows}
-    turns = turns_by_id(store, turn_ids)
-    return [(turns[i], revisions[i]) for i in turn_ids if i in turns]

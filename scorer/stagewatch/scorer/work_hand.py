@@ -34,7 +34,8 @@ class Duty:
     """What passes work by.
 
     `book` gives the rules in force, `share` the turns that are this scorer's (None: none now),
-    `threads` how many turns may wait for the judge at a time, `member` the name on claims.
+    `threads` how many turns may wait for the judge at a time, `member` the name on claims,
+    `leftover_days` how far back turns are read that a budget was too small for.
     """
 
     lookback: timedelta
@@ -42,6 +43,7 @@ class Duty:
     share: Callable[[], Share | None] = Share
     threads: int = 1
     member: str = ""
+    leftover_days: int = 0
 
 
 @dataclass(slots=True)

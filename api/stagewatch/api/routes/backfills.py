@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic_core import PydanticCustomError
 
 from stagewatch.api.checks import Moment
 from stagewatch.api.deps import ContextDep, Reader, Writer, note
@@ -26,13 +27,24 @@ from stagewatch.scorer.backfill_ask import (
 router = APIRouter(tags=["scoring"])
 
 
+def _need_text(value: object) -> object:
+    """A number would be taken for seconds since 1970."""
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "give a time as text")
+    return value
+
+
+# JSON has no times: they are text.
+TextMoment = Annotated[Moment, Strict(strict=False), BeforeValidator(_need_text)]
+
+
 class BackfillIn(BaseModel):
     """Body of POST /backfills. `until` is now when left out, `judge` the configured one."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
-    since: Moment
-    until: Moment | None = None
+    since: TextMoment
+    until: TextMoment | None = None
     judge: Annotated[str, Field(max_length=40)] = ""
     scope: Scope = "all"
     rule: Annotated[str, Field(max_length=64)] = ""

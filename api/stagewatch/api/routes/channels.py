@@ -46,7 +46,7 @@ _NOWHERE = {"name": "dry-run", "url": "env:NOWHERE", "secret": "env:NOWHERE"}
 class TestIn(BaseModel):
     """Body of POST /alerts/test."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     channel: Annotated[str, Field(min_length=1, max_length=64)]
 
@@ -54,7 +54,7 @@ class TestIn(BaseModel):
 class DryRunIn(BaseModel):
     """Body of POST /alerts/dry-run: a channel's name, or settings as a channel has them."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     channel: Annotated[str, Field(max_length=64)] | None = None
     settings: dict[str, Any] = {}

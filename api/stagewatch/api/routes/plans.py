@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
@@ -20,6 +22,7 @@ from stagewatch.core.service import Context
 from stagewatch.core.store.datasets import current_rows, latest_version, rows_of_version
 from stagewatch.core.store.documents import get_document, list_documents, put_document
 from stagewatch.core.store.runs import get_run, list_runs, put_run, put_run_rows, run_row_bodies
+from stagewatch.scorer.plans.credentials import shown_plan
 from stagewatch.scorer.plans.launch import (
     Access,
     Launch,
@@ -78,10 +81,16 @@ def need_plan(context: Context, project: str, plan_id: str) -> Plan:
     return parse_plan(body)
 
 
+def plan_view(caller: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan's body as the caller may see it."""
+    return shown_plan(body, whole=caller.principal.may("write"))
+
+
 @router.get("/plans")
 def get_plans(context: ContextDep, caller: Reader) -> Response:
-    """Every plan."""
-    return json_response(page_json(list_documents(context.store, "plans", project=caller.project)))
+    """Every plan; credentials in their connectors are shown to those who may write only."""
+    found = list_documents(context.store, "plans", project=caller.project)
+    return json_response(page_json([plan_view(caller, body) for body in found]))
 
 
 @router.post("/plans", status_code=201)
@@ -106,8 +115,9 @@ def post_plan(
 
 @router.get("/plans/{plan_id}")
 def get_plan(context: ContextDep, caller: Reader, plan_id: str) -> Response:
-    """One plan."""
-    return json_response(to_json(plan_body(need_plan(context, caller.project, plan_id))))
+    """One plan; credentials in its connector are shown to those who may write only."""
+    plan = need_plan(context, caller.project, plan_id)
+    return json_response(to_json(plan_view(caller, plan_body(plan))))
 
 
 def _source(context: Context, project: str, plan: Plan) -> Source:
@@ -170,6 +180,7 @@ def get_runs(
     """Runs, newest first."""
     found = list_runs(context.store, caller.project, plan_id=plan, limit=limit)
     for body in found:
+        body["plan"] = plan_view(caller, body["plan"])
         body["pass_rate"] = pass_share(body["counts"])
     return json_response(page_json(found))
 
@@ -194,6 +205,7 @@ def get_one_run(context: ContextDep, caller: Reader, run_id: str) -> Response:
     metrics = tally_metrics(rows, parse_plan(run.plan).limits())
     body = {
         **run_body(run),
+        "plan": plan_view(caller, run.plan),
         "pass_rate": pass_share(run.counts),
         "progress": progress,
         "metrics": [{**to_plain(item), "pass_rate": item.pass_rate} for item in metrics],
@@ -227,7 +239,8 @@ def get_run_file(context: ContextDep, caller: Reader, run_id: str) -> Response:
     run = need_run(context.store, caller.project, run_id)
     bodies = run_row_bodies(context.store, caller.project, run_id)
     rows = [from_json(RunRow, body) for body in bodies]
-    return json_response(run_to_bytes(run, rows))
+    shown = replace(run, plan=plan_view(caller, run.plan))
+    return json_response(run_to_bytes(shown, rows))
 
 
 @router.post("/runs/import", status_code=201)

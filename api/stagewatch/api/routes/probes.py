@@ -33,6 +33,7 @@ from stagewatch.scorer.probes.probe import (
 )
 from stagewatch.scorer.probes.record import is_alive, passes_of
 from stagewatch.scorer.probes.series import probe_series
+from stagewatch.scorer.probes.watch import close_alerts
 from stagewatch.scorer.series import check_request, pick_step
 
 router = APIRouter(tags=["probes"])
@@ -45,13 +46,16 @@ def probe_view(context: Context, caller: Caller, probe: Probe) -> dict[str, Any]
     who may set them.
     """
     newest = next(iter(passes_of(context.store, caller.project, probe.name, 1)), None)
+    owner = surroundings(context).owner
     following = None
     if probe.enabled and newest is not None:
         following = newest.started_at + timedelta(minutes=probe.every_minutes)
     return {
-        **shown_body(probe, whole=caller.principal.may("admin")),
+        **shown_body(
+            probe, whole=caller.principal.may("admin"), writes=caller.principal.may("write")
+        ),
         "last_pass": to_plain(newest) if newest else None,
-        "running": newest is not None and is_alive(newest, context.clock.now()),
+        "running": newest is not None and is_alive(context.store, newest, owner),
         "next_at": following,
     }
 
@@ -109,9 +113,11 @@ def post_probe(
 
 @router.delete("/probes/{name}", status_code=204)
 def delete_probe(context: ContextDep, caller: Admin, name: str) -> Response:
-    """Delete a probe and end its pass; what it found stays."""
-    drop_probe(context.store, caller.project, name, at=context.clock.now())
+    """Delete a probe, end its pass and close its alerts; what it found stays."""
+    now = context.clock.now()
+    drop_probe(context.store, caller.project, name, at=now)
     desk_of(context).cancel(caller.project, name)
+    close_alerts(context.store, caller.project, name, now)
     note(context, caller, "probe.delete", name)
     return Response(status_code=204)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from stagewatch.api.deps import ContextDep, Reader
 from stagewatch.api.web.render import render
+from stagewatch.core.model import Stage
 from stagewatch.core.store.alerts import list_alerts
 from stagewatch.core.store.deliveries import recent_deliveries
 from stagewatch.core.store.turns import question_starts
@@ -40,6 +41,7 @@ def alerts(request: Request, context: ContextDep, caller: Reader, state: State =
         caller,
         "alerts.html",
         items=items,
+        stages=get_args(Stage),
         total=len(kept),
         state=state,
         counts=counts,

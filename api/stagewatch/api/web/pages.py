@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Form, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, Response
 
 from stagewatch.api.deps import (
-    KEY_COOKIE,
-    PROJECT_COOKIE,
     ContextDep,
     Reader,
 )
-from stagewatch.api.overview import load_overview
+from stagewatch.api.overview import load_overview, newest_turn, otlp_ports
 from stagewatch.api.promote import (
     kind_why,
     suggest_expected,
@@ -35,13 +34,12 @@ from stagewatch.api.web.shape import (
     answer_segments,
     evidence_of,
     need_options,
-    passage_names,
+    shown_needs,
     stage_rail,
     waterfall,
     window_words,
 )
 from stagewatch.core.auth import ANY_PROJECT
-from stagewatch.core.errors import UnauthorizedError
 from stagewatch.core.store.datasets import list_datasets
 from stagewatch.core.store.feedback import feedback_of_trace
 from stagewatch.core.store.scores import diagnoses_of
@@ -76,7 +74,17 @@ def overview(request: Request, context: ContextDep, caller: Reader, span: Span =
     """What is going on now: the top line, alerts, the two charts, which stage fails."""
     now = context.clock.now()
     data = load_overview(context.store, caller.project, now - SPANS[span], now)
-    return render(request, caller, "overview.html", span=span, spans=list(SPANS), now=now, **data)
+    return render(
+        request,
+        caller,
+        "overview.html",
+        span=span,
+        spans=list(SPANS),
+        newest=None if data["total"] else newest_turn(context.store, caller.project),
+        ports=otlp_ports(context),
+        host=request.url.hostname or "127.0.0.1",
+        **data,
+    )
 
 
 @router.get("/turns")
@@ -157,6 +165,8 @@ def turn(request: Request, context: ContextDep, caller: Reader, turn_id: str) ->
     store = context.store
     anywhere = caller.principal.project == ANY_PROJECT
     view = load_turn_view(store, find_turn(store, turn_id, caller.project, any_project=anywhere))
+    # A link from an alert names no project: the rest of the page is about the turn's own.
+    caller = replace(caller, project=view.turn.project)
     conversation = (
         turns_of_conversation(store, view.turn.project, view.turn.conversation_id)
         if view.turn.conversation_id
@@ -205,7 +215,7 @@ def _row_to_be(view: TurnView) -> dict[str, Any]:
         "kind": suggest_kind(view),
         "kind_why": kind_why(view),
         "failure": suggest_failure(view),
-        "needs": passage_names(suggest_needs(view)),
+        "needs": shown_needs(view.turn, suggest_needs(view)),
         "expected": suggest_expected(view),
         "evidence": evidence_of(view),
     }
@@ -256,18 +266,6 @@ def calibration(request: Request, context: ContextDep, caller: Reader) -> Respon
     return render(request, caller, "calibration.html", reports=reports, judges=judges)
 
 
-@router.get("/project")
-def choose_project(
-    caller: Reader,
-    name: Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")],
-) -> Response:
-    """Remember which project the pages show."""
-    chosen = caller.principal.pick_project(name)
-    response = RedirectResponse("/", 303)
-    response.set_cookie(PROJECT_COOKIE, chosen, httponly=True, samesite="strict")
-    return response
-
-
 @router.get("/health")
 def health(request: Request, context: ContextDep, caller: Reader) -> Response:
     """What each part says of itself, and what was not scored and why."""
@@ -289,30 +287,3 @@ def health(request: Request, context: ContextDep, caller: Reader) -> Response:
         scorers=scorer_states(context.store),
         spent=spent_on(context.store, context.clock.now().date()),
     )
-
-
-@router.get("/login")
-def login(request: Request, context: ContextDep) -> Response:
-    """Where a key is typed in."""
-    return render(request, None, "login.html", wrong=False, keyless=context.shared["auth"].keyless)
-
-
-@router.post("/login")
-def do_login(request: Request, context: ContextDep, key: Annotated[str, Form()]) -> Response:
-    """Keep the key in a cookie that scripts cannot read and other sites cannot send."""
-    try:
-        context.shared["auth"].principal({"x-api-key": key.strip()})
-    except UnauthorizedError:
-        answer = render(request, None, "login.html", wrong=True, keyless=False)
-        answer.status_code = 401
-        return answer
-    response = RedirectResponse("/", 303)
-    response.set_cookie(
-        KEY_COOKIE,
-        key.strip(),
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-        max_age=30 * 86400,
-    )
-    return response

@@ -10,10 +10,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from stagewatch.api.deps import ContextDep, Reader
 from stagewatch.api.routes.gate import load_diff, load_gate
-from stagewatch.api.routes.plans import need_row
+from stagewatch.api.routes.plans import need_row, plan_view
 from stagewatch.api.running import desk_of
 from stagewatch.api.web.render import render
 from stagewatch.api.web.shape import answer_segments
+from stagewatch.core.store.datasets import list_datasets
 from stagewatch.core.store.documents import list_documents
 from stagewatch.core.store.runs import list_runs
 from stagewatch.scorer.plans.launch import load_summaries, need_run
@@ -36,7 +37,11 @@ def runs(request: Request, context: ContextDep, caller: Reader) -> Response:
         request,
         caller,
         "runs.html",
-        plans=list_documents(context.store, "plans", project=caller.project),
+        plans=[
+            plan_view(caller, body)
+            for body in list_documents(context.store, "plans", project=caller.project)
+        ],
+        datasets=[item.name for item in list_datasets(context.store, caller.project)],
         items=[
             {
                 **run,
@@ -147,9 +152,14 @@ def row_page(
     )
 
 
+_NOTHING = "nothing to check"
+"""How the gate ends the sentence of a condition that no row could put to the test."""
+
+
 @router.get("/runs/{a}/diff/{b}")
 def diff_page(request: Request, context: ContextDep, caller: Reader, a: str, b: str) -> Response:
     """Two runs: the sentence, the gate, the numbers, the rows that flipped."""
+    gate = load_gate(context, caller.project, a, b, None)
     return render(
         request,
         caller,
@@ -157,5 +167,7 @@ def diff_page(request: Request, context: ContextDep, caller: Reader, a: str, b: 
         before=need_run(context.store, caller.project, a),
         after=need_run(context.store, caller.project, b),
         diff=load_diff(context, caller.project, a, b),
-        gate=load_gate(context, caller.project, a, b, None),
+        gate=gate,
+        nothing=_NOTHING,
+        idle=all(item.sentence.endswith(_NOTHING) for item in gate.conditions),
     )

@@ -41,7 +41,7 @@ def stage_rail(view: TurnView) -> list[Step]:
     steps = [_rewrite_step(turn, scores)]
     chunks = sum(len(item.chunks) for item in turn.retrievals)
     recall = scores.get("retrieved_recall")
-    steps.append(Step("Retrieval", _state(recall), f"{chunks} chunks from {len(turn.retrievals)}"))
+    steps.append(Step("Retrieval", _state(recall), _fetched(chunks, len(turn.retrievals))))
     rank = scores.get("first_relevant_rank")
     steps.append(Step("Ranking", _state(rank), _rank_words(rank, len(turn.window))))
     stale = sum(bool(chunk.superseded) for chunk in turn.window)
@@ -50,6 +50,13 @@ def stage_rail(view: TurnView) -> list[Step]:
     steps.append(Step("Source", "fail" if failing == "stale_source" else hygiene, says))
     steps.append(_generation_step(view, scores))
     return steps
+
+
+def _fetched(chunks: int, retrievals: int) -> str:
+    if not retrievals:
+        return "no retrieval seen"
+    said = f"{chunks} chunk{'' if chunks == 1 else 's'}"
+    return said if retrievals == 1 else f"{said} from {retrievals} retrievals"
 
 
 def _rewrite_step(turn: Turn, scores: dict[str, Score]) -> Step:
@@ -147,6 +154,17 @@ def passage_names(needs: Sequence[Need]) -> list[str]:
         )
         for need in needs
     ]
+
+
+def shown_needs(turn: Turn, needs: Sequence[Need]) -> list[tuple[str, str]]:
+    """(names, text) of what each need asks for: the text of the first passage that the turn
+    holds, "" when it fetched none of them.
+    """
+    texts = {chunk.chunk_id: chunk.content for chunk in all_chunks(turn) if chunk.chunk_id}
+    held = [
+        next((texts[p.chunk_id] for p in need.any_of if p.chunk_id in texts), "") for need in needs
+    ]
+    return list(zip(passage_names(needs), held, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

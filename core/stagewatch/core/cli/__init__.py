@@ -12,6 +12,7 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 _VERB_MODULES = (
     "stagewatch.core.cli.serve",
@@ -38,12 +39,33 @@ def _version() -> str:
         return "unknown"
 
 
+class _Lines(argparse.HelpFormatter):
+    """Wraps long lines and keeps line breaks: an example command stays on a line of its own."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        return "\n".join(
+            indent + line if len(line) <= width else fill(line, width, indent)
+            for line in text.splitlines()
+        )
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser with that formatter; the parsers of its verbs are of this class too."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(**{"formatter_class": _Lines, **options})
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser with every verb."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="stagewatch",
         description="Know which stage of your RAG app said it, before the customer does.",
-        epilog="Start with: stagewatch up      Look around with: stagewatch doctor",
+        epilog="See it work:       stagewatch demo\n"
+        "Start a server:    stagewatch up\n"
+        "What is wrong:     stagewatch doctor\n"
+        "More of a command: stagewatch COMMAND --help",
     )
     parser.add_argument("--version", action="version", version=f"stagewatch {_version()}")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import shutil
 import socket
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +21,13 @@ from stagewatch.core.cli.common import (
     settings_of,
     table,
 )
-from stagewatch.core.cli.link import Link, RefusedError, add_link_options, running_server
+from stagewatch.core.cli.link import (
+    Link,
+    RefusedError,
+    add_link_options,
+    named_server,
+    running_server,
+)
 from stagewatch.core.errors import StagewatchError
 
 if TYPE_CHECKING:
@@ -44,13 +53,19 @@ def _add_key(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     create = actions.add_parser(
         "create",
         help="make a key; it is shown this once",
-        epilog="The first: stagewatch key create NAME --role admin --project '*'. "
-        "Then, for example: stagewatch key create collector --role ingest --project shop",
+        epilog="The first:  stagewatch key create NAME --role admin --project '*'\n"
+        "Then, e.g.: stagewatch key create collector --role ingest --project shop",
     )
     add_link_options(create)
     create.add_argument("name", help="whose key: a person or a service")
     create.add_argument(
-        "--role", action="append", choices=["ingest", "read", "write", "admin"], required=True
+        "--role",
+        action="append",
+        choices=["ingest", "read", "write", "admin"],
+        required=True,
+        help="ingest sends spans and feedback; read looks; write reads, labels, promotes and "
+        "changes rules; admin does all that, and makes keys, channels, plans and probes. "
+        "May be given more than once",
     )
     create.set_defaults(run=_key_create)
     listing = actions.add_parser("list", help="every key, without its secret")
@@ -58,7 +73,7 @@ def _add_key(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     listing.set_defaults(run=_key_list)
     revoke = actions.add_parser("revoke", help="make a key unusable")
     add_link_options(revoke)
-    revoke.add_argument("key_id")
+    revoke.add_argument("key_id", help="its id, as `key list` shows it")
     revoke.set_defaults(run=_key_revoke)
 
 
@@ -165,8 +180,12 @@ def examine(settings: Settings, arguments: argparse.Namespace) -> Iterator[Findi
     says = "server parts installed" if not missing else f"missing: {', '.join(missing)}"
     yield Finding("packages", not missing, says, "pip install 'stagewatch[server]'")
     yield from _folder(settings)
-    address = arguments.url or running_server(settings.data_dir)
+    address = named_server(arguments) or running_server(settings.data_dir)
     if address is None:
+        other = _other_server(settings)
+        if other is not None:
+            yield other
+            return
         yield from _ports(settings)
         yield Finding("server", True, "not running on this data folder (stagewatch up starts it)")
         return
@@ -200,6 +219,30 @@ def _folder(settings: Settings) -> Iterator[Finding]:
     )
 
 
+def _other_server(settings: Settings) -> Finding | None:
+    """A stagewatch server on the usual port that does not hold this data folder, such as a demo."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{settings.port}"
+    try:
+        try:
+            with urllib.request.urlopen(f"{address}/readyz", timeout=3) as answer:  # noqa: S310
+                body = answer.read()
+        except urllib.error.HTTPError as sick:
+            body = sick.read()
+        found = json.loads(body)
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or "parts" not in found:
+        return None
+    return Finding(
+        "server",
+        False,
+        f"none on the data folder {settings.data_dir}, and one on another folder at {address}",
+        f"to ask that one: --url {address} or STAGEWATCH_URL; "
+        "to start a second one: STAGEWATCH_PORT and the ports of OTLP",
+    )
+
+
 def _ports(settings: Settings) -> Iterator[Finding]:
     for name in ("port", "otlp_grpc_port", "otlp_http_port"):
         port = getattr(settings, name)
@@ -230,8 +273,6 @@ def _server(arguments: argparse.Namespace, address: str) -> Iterator[Finding]:
 
 
 def _ready(link: Link) -> dict[str, Any]:
-    import json
-
     try:
         answer = link.raw("GET", "/readyz")
     except RefusedError as error:

@@ -18,8 +18,10 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "alerts",
         help="alerts, what to do with them, and the channels they go to",
         description="See docs/alerts.md.",
-        epilog="Example: stagewatch alerts list; stagewatch alerts ack 3f2a; "
-        "stagewatch alerts channel ops.json; stagewatch alerts test ops",
+        epilog="Examples: stagewatch alerts list --state open\n"
+        "          stagewatch alerts ack 3f2a\n"
+        "          stagewatch alerts channel ops.json\n"
+        "          stagewatch alerts test ops",
     )
     actions = verb.add_subparsers(title="actions", metavar="ACTION", required=True)
     shown = _action(actions, "list", "alerts, the worst open one first", _list)
@@ -28,21 +30,31 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     acked.add_argument("alert", help="id of the alert, or its beginning")
     snoozed = _action(actions, "snooze", "no reminders for some hours", _snooze)
     snoozed.add_argument("alert", help="id of the alert, or its beginning")
-    snoozed.add_argument("--hours", type=float, default=24.0)
+    snoozed.add_argument("--hours", type=float, default=24.0, help="how long (default 24)")
     _action(actions, "channels", "where alerts go", _channels)
     made = _action(actions, "channel", "make or change a channel from a JSON file", _channel)
-    made.add_argument("file", type=Path)
+    made.add_argument("file", type=Path, help="its fields: docs/alerts.md")
     tested = _action(actions, "test", "send a marked message through a channel", _test)
-    tested.add_argument("channel")
+    tested.add_argument("channel", help="its name")
     dry = _action(actions, "dry-run", "what a channel would have sent", _dry_run)
     dry.add_argument("--channel", help="a channel's name (default: one that hears everything)")
-    dry.add_argument("--days", type=float, default=7.0)
+    dry.add_argument("--days", type=float, default=7.0, help="how far back (default 7)")
+
+
+_EXAMPLES = {
+    "list": "--state open",
+    "ack": "3f2a",
+    "snooze": "3f2a --hours 4",
+    "channel": "ops.json",
+    "test": "ops",
+    "dry-run": "--channel ops --days 7",
+}
 
 
 def _action(actions: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser:  # noqa: ANN401
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=text, epilog=f"Example: stagewatch alerts {name} --help"
-    )
+    example = _EXAMPLES.get(name)
+    epilog = f"Example: stagewatch alerts {name} {example}" if example else None
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, epilog=epilog)
     add_link_options(parser)
     parser.set_defaults(run=run)
     return parser
@@ -64,7 +76,10 @@ def _full_id(link: Link, start: str) -> str:
     ids = [item["alert_id"] for item in link.call("GET", "/alerts")["items"]]
     found = [item for item in ids if item.startswith(start)]
     if len(found) != 1:
-        raise InvalidInputError(f"{len(found)} alerts have an id that begins with {start!r}")
+        many = f"{len(found)} alerts have" if found else "no alert has"
+        raise InvalidInputError(
+            f"{many} an id that begins with {start!r}; 'stagewatch alerts list' shows them"
+        )
     return str(found[0])
 
 
@@ -89,7 +104,12 @@ def _channels(arguments: argparse.Namespace) -> int:
         found = link.call("GET", "/channels")
     columns = ["name", "kind", "url", "stages", "severities", "renotify_hours", "enabled"]
     rows = [
-        {**item, "stages": ", ".join(item["stages"]), "severities": ", ".join(item["severities"])}
+        {
+            **item,
+            "stages": ", ".join(item["stages"]) or "all",
+            "severities": ", ".join(item["severities"]) or "all",
+            "enabled": "yes" if item["enabled"] else "no",
+        }
         for item in found["items"]
     ]
     emit(arguments, found, table(rows, columns) if rows else "no channel yet")

@@ -26,10 +26,15 @@ _OPTIONS: Mapping[str, str] = {
 
 def add_settings_options(parser: argparse.ArgumentParser, *, ports: bool = False) -> None:
     """Add --config, --data-dir and so on; each wins over its environment variable."""
-    parser.add_argument("--config", type=Path, help="TOML file of settings")
-    parser.add_argument("--data-dir", help="folder of the embedded engine (STAGEWATCH_DATA_DIR)")
-    parser.add_argument("--clickhouse-url", help="use a ClickHouse server instead")
-    parser.add_argument("--log-level", help="debug, info, warning or error")
+    # A group of its own: a command's help begins with what only that command has.
+    group = parser.add_argument_group("settings")
+    group.add_argument("--config", type=Path, help="TOML file of settings")
+    group.add_argument(
+        "--data-dir",
+        help="folder of the embedded engine (STAGEWATCH_DATA_DIR; default .stagewatch)",
+    )
+    group.add_argument("--clickhouse-url", help="use a ClickHouse server instead")
+    group.add_argument("--log-level", help="debug, info, warning or error")
     if ports:
         parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
         parser.add_argument("--port", help="API and UI (default 8600)")

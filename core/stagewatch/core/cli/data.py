@@ -33,7 +33,9 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog="Example: stagewatch ingest captures/*.pb",
     )
     add_link_options(ingest)
-    ingest.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    ingest.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="a file, or a folder of them"
+    )
     ingest.add_argument("--otlp", help="OTLP/HTTP address (default: the running server's)")
     ingest.add_argument("--signal", choices=_SIGNALS, help="default: by file name, else traces")
     ingest.set_defaults(run=_ingest)
@@ -43,7 +45,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog="Example: stagewatch turn 39a45d8e53854056887f2d89eea2a6d5-a8dd56b84d0eced3",
     )  # fmt: skip
     add_link_options(turn)
-    turn.add_argument("turn_id")
+    turn.add_argument("turn_id", help="as `stagewatch turns` lists it")
     turn.set_defaults(run=_turn)
 
     turns = verbs.add_parser(
@@ -53,7 +55,7 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     turns.add_argument("--diagnosis", choices=_STAGES, help="only turns that failed at this stage")
     turns.add_argument("--flagged", action="store_true", help="only turns waiting for review")
     turns.add_argument("--words", help="words in the question or answer")
-    turns.add_argument("--limit", type=int, default=20)
+    turns.add_argument("--limit", type=int, default=20, help="1 to 500 (default 20)")
     turns.set_defaults(run=_turns)
 
 
@@ -185,6 +187,7 @@ def _turns(arguments: argparse.Namespace) -> int:
                 "limit": arguments.limit,
             },
         )
+        opened = None if link.context is None else link.context.settings.data_dir
     rows = [
         {
             "turn": item["turn_id"],
@@ -194,8 +197,20 @@ def _turns(arguments: argparse.Namespace) -> int:
         }
         for item in found["items"]
     ]
-    emit(arguments, found, table(rows, ["turn", "started", "stage", "question"], 60))
+    columns = ["turn", "started", "stage", "question"]
+    text = table(rows, columns, 60) if rows else _no_turn(arguments, opened)
+    emit(arguments, found, text)
     return 0
+
+
+def _no_turn(arguments: argparse.Namespace, opened: Path | None) -> str:
+    """Why a list is empty; `opened` is the data folder that was read because no server holds it."""
+    said = "no turn matches" if arguments.diagnosis or arguments.flagged or arguments.words else (
+        "no turn yet"
+    )  # fmt: skip
+    if opened is None:
+        return said
+    return f"{said} in {opened}, which no running server holds (--url or --data-dir name another)"
 
 
 def _turn(arguments: argparse.Namespace) -> int:
@@ -208,7 +223,13 @@ def _turn(arguments: argparse.Namespace) -> int:
 def turn_text(turn: Mapping[str, Any]) -> str:
     """A turn for a terminal: what was asked, fetched, seen, said, and what is wrong with it."""
     diagnosis = turn.get("diagnosis")
+    versions = [
+        f"{name} {turn[key]}"
+        for name, key in (("release", "release"), ("index", "index_version"))
+        if turn.get(key)
+    ]
     lines = [
+        f"asked      {turn['started_at'][:19]}Z of {', '.join([turn['service'], *versions])}",
         f"question   {turn['question']}",
         f"rewritten  {turn['rewritten_query'] or '(asked as it was)'}",
         f"diagnosis  {diagnosis['stage']}: {diagnosis['why']}"

@@ -24,9 +24,11 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
             "SOURCE makes an address that a help desk posts to, with TARGET=JSONPATH, and prints "
             "its secret once."
         ),
-        epilog="Example: stagewatch feedback tickets.csv --map question=Subject --map at=Created "
-        "--map kind==disputed --store      stagewatch feedback webhook desk "
-        "--map 'trace_id=$.ticket.trace' --map 'external_id=$.ticket.id'",
+        epilog="Examples:\n"
+        "stagewatch feedback tickets.csv --map question=Subject --map at=Created "
+        "--map kind==disputed --store\n"
+        "stagewatch feedback webhook desk --map 'trace_id=$.ticket.trace' "
+        "--map 'external_id=$.ticket.id'",
     )
     add_link_options(verb)
     verb.add_argument("what", nargs="+", metavar="FILE | webhook SOURCE")

@@ -30,7 +30,9 @@ _TIMEOUT_S = 120
 def add_link_options(parser: ArgumentParser) -> None:
     """Add --url, --project, --json and the settings options."""
     add_settings_options(parser)
-    parser.add_argument("--url", help="a running server (STAGEWATCH_URL)")
+    parser.add_argument(
+        "--url", help="a running server (STAGEWATCH_URL; default: the one on this data folder)"
+    )
     parser.add_argument("--project", default=None, help="project (default: the key's own)")
     add_json_option(parser)
 
@@ -48,7 +50,7 @@ class Link:
     """Calls the API; close it when done."""
 
     def __init__(self, arguments: Namespace) -> None:
-        self.base = arguments.url or os.environ.get("STAGEWATCH_URL") or ""
+        self.base = named_server(arguments) or ""
         self.project: str | None = getattr(arguments, "project", None)
         self._key = os.environ.get("STAGEWATCH_API_KEY", "")
         self.context: Any = None
@@ -108,7 +110,8 @@ class Link:
         else:
             status, answer = self._http(method, target, headers, body)
         if status >= 400:
-            raise RefusedError(_problem(status, answer), status, answer)
+            hint = " (commands take it from STAGEWATCH_API_KEY)" if status == 401 else ""
+            raise RefusedError(_problem(status, answer) + hint, status, answer)
         return answer
 
     def call(
@@ -150,6 +153,11 @@ def _problem(status: int, answer: bytes) -> str:
         return f"{body.get('title', 'error')}: {body.get('detail', '')}".rstrip(": ")
     except (ValueError, AttributeError):
         return f"the server answered {status}"
+
+
+def named_server(arguments: Namespace) -> str | None:
+    """The server that --url or STAGEWATCH_URL names."""
+    return arguments.url or os.environ.get("STAGEWATCH_URL") or None
 
 
 def running_server(data_dir: Path) -> str | None:

@@ -16,7 +16,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "probes",
         help="ask dataset rows of the live app on a schedule",
         description="Probes ask rows with known answers of the running app (docs/probes.md).",
-        epilog="Example: stagewatch probes set probe.toml; stagewatch probes run nightly",
+        epilog="Examples: stagewatch probes set probe.toml\n"
+        "          stagewatch probes run nightly",
     )
     actions = verb.add_subparsers(title="actions", metavar="ACTION", required=True)
     shown = actions.add_parser(

@@ -68,6 +68,18 @@ def get_document(
     return orjson.loads(found["body"]) if found else None
 
 
+def last_change(
+    store: Store, collection: str, doc_id: str, *, project: str = "default"
+) -> datetime | None:
+    """When a document was last stored or deleted; None when it never was."""
+    found = store.row(
+        """SELECT max(at) AS newest FROM documents WHERE collection = {collection:String}
+           AND project = {project:String} AND id = {id:String} HAVING count() > 0""",
+        {"collection": collection, "project": project, "id": doc_id},
+    )
+    return found["newest"] if found else None
+
+
 def list_documents(
     store: Store, collection: str, *, project: str | None = None
 ) -> list[dict[str, Any]]:

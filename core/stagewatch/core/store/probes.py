@@ -49,6 +49,22 @@ def put_pass(store: Store, project: str, body: Mapping[str, Any], *, at: datetim
     )
 
 
+def put_pass_beat(store: Store, project: str, probe: str, pass_id: str) -> None:
+    """Say that a pass is being carried out now."""
+    store.put("probe_beats", [{"project": project, "probe": probe, "pass_id": pass_id}])
+
+
+def pass_silence(store: Store, project: str, probe: str, pass_id: str) -> float | None:
+    """Seconds since the last beat of a pass, by the store's clock; None when it never had one."""
+    found = store.row(
+        """SELECT dateDiff('millisecond', max(beat), now64(3)) / 1000 AS age FROM probe_beats
+           WHERE project = {project:String} AND probe = {probe:String}
+             AND pass_id = {pass:String} HAVING count() > 0""",
+        {"project": project, "probe": probe, "pass": pass_id},
+    )
+    return float(found["age"]) if found else None
+
+
 def list_passes(store: Store, project: str, probe: str, limit: int = 50) -> list[dict[str, Any]]:
     """The newest passes of a probe, newest first."""
     found = store.rows(
@@ -173,6 +189,8 @@ def probe_readings(
     store: Store, project: str, probe: str, metric: str, since: datetime, until: datetime
 ) -> tuple[list[Reading], list[int]]:
     """(readings of a metric in [since, until), dataset version of each), oldest first.
+
+    The version is 0 for the working copy.
 
     A row that is asked again and again is one cluster: its answers resemble each other, so its
     id stands where live readings have the conversation.

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from stagewatch.core.clock import rfc3339
 from stagewatch.core.codec import to_text
@@ -18,13 +18,16 @@ from stagewatch.core.store.client import Store
 from stagewatch.core.store.documents import (
     delete_document,
     get_document,
+    last_change,
     list_documents,
     put_document,
 )
+from stagewatch.core.store.firsts import is_first
 from stagewatch.scorer.channels.post import split_url
 from stagewatch.scorer.channels.services import check_service_url
 from stagewatch.scorer.channels.sign import new_secret, secret_bytes
 from stagewatch.scorer.plans.plan import KNOWN_METRICS
+from stagewatch.scorer.strict import STRICT, Many, fault
 
 COLLECTION = "channels"
 Event = Literal["opened", "reminder", "acked", "closed"]
@@ -41,7 +44,7 @@ METRICS: tuple[str, ...] = (*KNOWN_METRICS, "turns", "chunk_relevance")
 """Metrics of alerts; `turns` is what stops coming, `chunk_relevance` the judge's other label."""
 
 _OURS = ("since", "made", "by")
-# Guards the look for a channel of a name and its making: two first saves would each make a secret.
+# Guards the look for a channel of a name and its change: threads of one process take turns.
 _SAVING = threading.Lock()
 
 _REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
@@ -59,16 +62,16 @@ class Channel(BaseModel):
     before `made` is another channel's that had the name.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = STRICT
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     kind: Literal["webhook", "service"] = "webhook"
     url: Annotated[str, Field(min_length=1, max_length=2000)]
     secret: Annotated[str, Field(max_length=200)] = ""
-    stages: tuple[Word, ...] = ()
-    metrics: tuple[Word, ...] = ()
-    severities: tuple[Severity, ...] = ()
-    events: tuple[Event, ...] = ("opened", "reminder", "acked", "closed")
+    stages: Many[Word] = ()
+    metrics: Many[Word] = ()
+    severities: Many[Severity] = ()
+    events: Many[Event] = ("opened", "reminder", "acked", "closed")
     renotify_hours: Annotated[float, Field(ge=0, le=720)] = 24.0
     timeout_s: Annotated[float, Field(ge=0.2, le=60)] = 10.0
     words: bool = False
@@ -87,9 +90,7 @@ def parse_channel(body: object) -> Channel:
     try:
         found = Channel.model_validate(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InvalidInputError(f"channel: {where}: {first['msg']}") from None
+        raise InvalidInputError(f"channel: {fault(error)}") from None
     _check_filters(found)
     if not is_reference(found.url):
         check = check_service_url if found.kind == "service" else split_url
@@ -248,12 +249,26 @@ def save_channel(
     check_sent(sent)
     before = _named(store, project, sent)
     with _SAVING:
+        # Before the look: whoever makes it after this has claimed the same change.
+        last = _last_change(store, project, sent)
         known = _named(store, project, sent)
         if before is None and known is not None:
-            raise ConflictError(f"channel {known.name!r} was just made by somebody else")
+            raise _made_elsewhere(known.name)
         channel, made = _merged(known, sent, by=by, now=now, random=random)
+        # Processes cannot take turns: two first saves would each give away a secret of their own.
+        if known is None and not is_first(store, COLLECTION, project, channel.name, str(last)):
+            raise _made_elsewhere(channel.name)
         put_channel(store, project, channel, at=now)
     return channel, made
+
+
+def _made_elsewhere(name: str) -> ConflictError:
+    return ConflictError(f"channel {name!r} was just made by somebody else")
+
+
+def _last_change(store: Store, project: str, sent: Mapping[str, Any]) -> datetime | None:
+    name = sent.get("name")
+    return last_change(store, COLLECTION, name, project=project) if isinstance(name, str) else None
 
 
 def _named(store: Store, project: str, sent: Mapping[str, Any]) -> Channel | None:

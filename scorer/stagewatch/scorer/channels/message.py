@@ -81,18 +81,23 @@ def compose(
     base = public_url.rstrip("/")
     severity = severity_of(alert)
     links = [f"{base}/turns/{turn_id}" for turn_id in alert["turn_ids"][:_MAX_LINKS]]
+    probe = str(alert.get("probe") or "")
+    page = [f"{base}/probes/{probe}"] if probe else []
     lines = [str(alert["sentence"])]
     lines += _kinds(alert, words=words)
     lines += _news(event, alert)
     lines += ["Turns: " + " ".join(links)] if links and base else []
+    lines += ["Probe: " + " ".join(page)] if page and base else []
     lines += [f"{base}/alerts"] if base else []
     stage = str(alert["stage"]).replace("_", " ")
-    title = f"{_WORDS[event]}: {stage} in {alert['project']} ({severity})"
+    where = f"probe {probe} of {alert['project']}" if probe else str(alert["project"])
+    title = f"{_WORDS[event]}: {stage} in {where} ({severity})"
     data = {
         **{name: alert[name] for name in _TOLD},
         "severity": severity,
         "kinds": _kinds(alert, words=words),
-        "links": links if base else [],
+        "links": [*links, *page] if base else [],
+        "probe": probe,
         "text": "\n".join(lines),
         "title": title,
     }

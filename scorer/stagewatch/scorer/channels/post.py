@@ -27,11 +27,11 @@ from stagewatch.scorer.channels.addresses import (
     system_resolver,
 )
 from stagewatch.scorer.cutoff import Cutoff
+from stagewatch.scorer.lookups import LOOKUPS, LookupLateError, Lookups, dial
 
+# Python's own limit of 100 headers of 64 KiB each bounds the rest of an answer.
 _READ_BYTES = 2048
 _SAID_CHARS = 200
-# Python's own limit of 100 headers of 64 KiB each bounds the rest of an answer.
-_CONNECT_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,15 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Wire:
     """How messages go out: networks beyond the public ones, who resolves names, the deadline over
-    the whole request, and the time (for a `Retry-After` that is a date).
+    the whole request with its lookup, the time (for a `Retry-After` that is a date), and where
+    lookups find a place.
     """
 
     allowed: Sequence[Network] = ()
     resolver: Resolver = system_resolver
     timeout_s: float = 10.0
     clock: Clock = field(default_factory=SystemClock)
+    lookups: Lookups = LOOKUPS
 
 
 def split_url(url: str) -> SplitResult:
@@ -99,17 +101,16 @@ def post(url: str, headers: Mapping[str, str], body: bytes, wire: Wire) -> Outco
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        addresses = checked_addresses(host, port, allowed=wire.allowed, resolver=wire.resolver)
-        if parts.scheme == "http" and not all(in_networks(a, wire.allowed) for a in addresses):
-            raise AddressRefusedError(
-                "plain http goes only to networks that STAGEWATCH_ALERT_NETWORKS names: use https"
-            )
-        with _connected(parts, addresses, port, wire) as connection:
-            return _exchange(connection, parts, headers, body, wire.clock)
+        with Cutoff(wire.timeout_s) as cutoff:
+            addresses = _addresses(parts, port, wire, cutoff)
+            with _connected(parts, addresses, port, wire, cutoff) as connection:
+                return _exchange(connection, parts, headers, body, wire.clock)
     except AddressRefusedError as error:
         return Outcome(ok=False, status=0, said=str(error))
     except ssl.SSLCertVerificationError as error:
         return Outcome(ok=False, status=0, said=f"bad certificate: {error.verify_message}")
+    except LookupLateError as error:
+        return Outcome(ok=False, status=0, said=str(error), again=True)
     except TimeoutError:
         return Outcome(ok=False, status=0, said=f"no answer in {wire.timeout_s:g} s", again=True)
     except socket.gaierror:
@@ -120,6 +121,21 @@ def post(url: str, headers: Mapping[str, str], body: bytes, wire: Wire) -> Outco
     except ValueError as error:
         # What cannot be written into a request stays so: trying again will not help.
         return Outcome(ok=False, status=0, said=f"cannot be sent: {type(error).__name__}")
+
+
+def _addresses(parts: SplitResult, port: int, wire: Wire, cutoff: Cutoff) -> list[str]:
+    """Where the message may go; raises as `checked_addresses`, and LookupLateError."""
+
+    def looked_up(host: str, port: int) -> list[str]:
+        return wire.lookups.find(host, port, wire.resolver, cutoff.left())
+
+    host = parts.hostname or ""
+    found = checked_addresses(host, port, allowed=wire.allowed, resolver=looked_up)
+    if parts.scheme == "http" and not all(in_networks(a, wire.allowed) for a in found):
+        raise AddressRefusedError(
+            "plain http goes only to networks that STAGEWATCH_ALERT_NETWORKS names: use https"
+        )
+    return found
 
 
 class _Pinned(http.client.HTTPConnection):
@@ -136,11 +152,11 @@ class _Pinned(http.client.HTTPConnection):
 
 @contextlib.contextmanager
 def _connected(
-    parts: SplitResult, addresses: Sequence[str], port: int, wire: Wire
+    parts: SplitResult, addresses: Sequence[str], port: int, wire: Wire, cutoff: Cutoff
 ) -> Iterator[_Pinned]:
     """A connection that is cut when the deadline passes, wherever it is then."""
     host = parts.hostname or ""
-    with Cutoff(wire.timeout_s) as cutoff, _open(addresses, port, wire) as raw:
+    with _open(addresses, port, wire, cutoff) as raw:
         cutoff.watch(raw)
         try:
             made: socket.socket = raw
@@ -159,24 +175,15 @@ def _connected(
             raise TimeoutError
 
 
-def _open(addresses: Sequence[str], port: int, wire: Wire) -> socket.socket:
+def _open(addresses: Sequence[str], port: int, wire: Wire, cutoff: Cutoff) -> socket.socket:
     """A connection to the first address that takes one; the peer is checked once more."""
-    last: OSError | None = None
-    for address in addresses:
-        try:
-            made = socket.create_connection(
-                (address, port), timeout=max(0.1, wire.timeout_s * _CONNECT_SHARE)
-            )
-        except OSError as error:
-            last = error
-            continue
-        peer = str(made.getpeername()[0])
-        if not is_allowed(peer, wire.allowed):
-            made.close()
-            raise AddressRefusedError(f"the connection went to {peer}, which is not allowed")
-        made.settimeout(wire.timeout_s)
-        return made
-    raise last or OSError("the name has no address")
+    made = dial(addresses, port, cutoff.left)
+    peer = str(made.getpeername()[0])
+    if not is_allowed(peer, wire.allowed):
+        made.close()
+        raise AddressRefusedError(f"the connection went to {peer}, which is not allowed")
+    made.settimeout(wire.timeout_s)
+    return made
 
 
 def _exchange(

@@ -7,15 +7,19 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from stagewatch.core.errors import InvalidInputError, StagewatchError
-from stagewatch.scorer.channels.addresses import is_host
+from stagewatch.scorer.channels.addresses import Resolver, is_host, system_resolver
 from stagewatch.scorer.cutoff import Cutoff
+from stagewatch.scorer.lookups import LOOKUPS, LookupLateError, dial
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 # Half of a surrogate pair as JSON writes it; only such answers are looked through for them.
@@ -49,27 +53,39 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         """No: a redirect would carry the plan's credentials to another address."""
 
 
-class _TimedRequest(urllib.request.Request):
-    """A request that knows what cuts its connection."""
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """How a request gets its connection: what cuts it, and who resolves names."""
 
     cutoff: Cutoff
+    resolver: Resolver
+
+    def open(self, address: tuple[str, int], *_: object) -> socket.socket:
+        """As `socket.create_connection`, with the lookup and every address in the deadline."""
+        host, port = address
+        found = LOOKUPS.find(host, port, self.resolver, self.cutoff.left())
+        made = dial(found, port, self.cutoff.left)
+        self.cutoff.watch(made)
+        return made
+
+
+class _TimedRequest(urllib.request.Request):
+    """A request that knows its line."""
+
+    line: _Line
 
 
 class _Timed(http.client.HTTPConnection):
-    cutoff: Cutoff
-
-    def connect(self) -> None:
-        super().connect()
-        self.cutoff.watch(self.sock)
+    _create_connection: Callable[..., socket.socket]
 
 
 class _TimedTLS(http.client.HTTPSConnection):
-    cutoff: Cutoff
+    _create_connection: Callable[..., socket.socket]
 
     def connect(self) -> None:
-        # As the parent's, with a look at the connection before TLS takes it: a handshake can drip.
+        # As the parent's: the line has seen the connection before TLS takes it, since a handshake
+        # can drip.
         http.client.HTTPConnection.connect(self)
-        self.cutoff.watch(self.sock)
         name = getattr(self, "_tunnel_host", None) or self.host
         self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=name)
 
@@ -85,7 +101,9 @@ class _TimedHandler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 def _connection_of(kind: type[_Timed | _TimedTLS], req: urllib.request.Request) -> Any:  # noqa: ANN401
     def made(host: str, **options: Any) -> _Timed | _TimedTLS:  # noqa: ANN401
         connection = kind(host, **options)
-        connection.cutoff = cast("_TimedRequest", req).cutoff
+        # The one place in http.client where a connection is opened.
+        line = cast("_TimedRequest", req).line
+        connection._create_connection = line.open  # noqa: SLF001 - no public one
         return connection
 
     return made
@@ -101,6 +119,7 @@ def ask_http(
     headers: dict[str, str],
     body: bytes | None,
     timeout_s: float,
+    resolver: Resolver = system_resolver,
 ) -> Any:  # noqa: ANN401 - JSON has any type
     """The app's JSON answer.
 
@@ -109,7 +128,8 @@ def ask_http(
         method: GET or POST.
         headers: all of them.
         body: sent as it is.
-        timeout_s: over the whole request, from the connection to the last byte of the answer.
+        timeout_s: over the whole request, from the lookup of its host to the last byte.
+        resolver: who resolves names.
 
     Raises:
         RowError: there is no answer, or it cannot be read.
@@ -117,12 +137,12 @@ def ask_http(
     with Cutoff(timeout_s) as cutoff:
         try:
             request = _TimedRequest(url, data=body, method=method, headers=headers)
-            request.cutoff = cutoff
+            request.line = _Line(cutoff, resolver)
             raw = _read(request, timeout_s)
         except Exception as error:  # noqa: BLE001 - a row that fails is a row's failure
-            late = f"the app did not answer in {timeout_s:g} s" if cutoff.passed else ""
-            why = late or _why(error, timeout_s)
-            raise RowError(why) from None
+            # Cut off, a request ends in whatever error its connection was in.
+            cause = TimeoutError() if cutoff.passed and not _is_lookup(error) else error
+            raise RowError(_why(cause, timeout_s)) from None
         if cutoff.passed:
             # An answer without a length that was cut off reads like a whole one.
             raise RowError(f"the app did not answer in {timeout_s:g} s")
@@ -142,6 +162,10 @@ def _read(request: urllib.request.Request, timeout_s: float) -> bytes:
     return b"".join(pieces)
 
 
+def _is_lookup(error: Exception) -> bool:
+    return isinstance(getattr(error, "reason", error), LookupLateError)
+
+
 def _why(error: Exception, timeout_s: float) -> str:
     if isinstance(error, RowError):
         return str(error)
@@ -149,6 +173,8 @@ def _why(error: Exception, timeout_s: float) -> str:
         error.close()
         return f"the app answered {error.code}"
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(reason, LookupLateError):
+        return f"the name of the app's host was not resolved in {timeout_s:g} s"
     if isinstance(reason, TimeoutError):
         return f"the app did not answer in {timeout_s:g} s"
     if isinstance(error, urllib.error.URLError):

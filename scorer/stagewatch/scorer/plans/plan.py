@@ -6,16 +6,17 @@ an old run means.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, Field, JsonValue, ValidationError, model_validator
 
 from stagewatch.core.errors import InvalidInputError
 from stagewatch.core.model import RowKind
+from stagewatch.scorer.plans.credentials import literal_secret
+from stagewatch.scorer.strict import STRICT, Many, fault
 from stagewatch.scorer.thresholds import DEFAULT_THRESHOLDS, Threshold, Thresholds
 
 M = TypeVar("M", bound=BaseModel)
@@ -31,14 +32,12 @@ LOWER_IS_BETTER = frozenset(
     {"first_relevant_rank", "version_conflict", "stale_context", "answered_from_superseded"}
 )
 
-_SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
-
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Text = Annotated[str, Field(max_length=2000)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = STRICT
 
 
 class Paths(_Part):
@@ -89,9 +88,12 @@ class Connector(_Part):
         if self.kind == "python" and self.call.count(":") != 1:
             raise ValueError("a python connector needs call, as module:function")
         for name, text in self.headers.items():
-            if _SECRET_HEADER.search(name) and "${" not in text:
+            if literal_secret(name, text):
                 # Plans are stored and shown.
-                raise ValueError(f"header {name}: name a variable, as ${{NAME}}, not the secret")
+                raise ValueError(
+                    f"header {name}: name a variable, as ${{NAME}} or Bearer ${{NAME}}, not the "
+                    "secret (a server reads those that STAGEWATCH_PLAN_ENV lists)"
+                )
         return self
 
 
@@ -106,7 +108,7 @@ class Condition(_Part):
     name: Annotated[str, Field(min_length=1, max_length=120)]
     metric: str
     rule: Literal["no_drop", "non_inferior", "min_pass_rate", "max_fails", "max_hard_fails"]
-    kinds: tuple[RowKind, ...] = ()
+    kinds: Many[RowKind] = ()
     limit: Annotated[float, Field(ge=0)] = 0.0
     margin: Annotated[float, Field(ge=0, le=1)] = 0.0
 
@@ -123,7 +125,7 @@ class GateOptions(_Part):
 
     defaults: bool = True
     require_second_reviewer: bool = True
-    conditions: tuple[Condition, ...] = ()
+    conditions: Many[Condition] = ()
 
 
 class Pipeline(_Part):
@@ -142,13 +144,13 @@ class Plan(_Part):
     version: Annotated[int, Field(ge=1)] | None = None
     mode: Literal["app", "fixed_context"] = "app"
     connector: Connector
-    metrics: tuple[str, ...] = ()
+    metrics: Many[str] = ()
     thresholds: dict[str, float] = {}
     top_k: Annotated[int, Field(ge=1, le=1000)] | None = None
     judge: Literal["embedded", "openai"] | None = None
     judge_model: Text = ""
     judge_fingerprint: Text | None = None
-    tags: tuple[str, ...] = ()
+    tags: Many[str] = ()
     pipeline: Pipeline = Pipeline()
     gate: GateOptions = GateOptions()
 
@@ -204,10 +206,7 @@ def parsed(kind: type[M], body: object, what: str) -> M:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        said = str(first["msg"]).removeprefix("Value error, ")
-        raise InvalidInputError(f"{what}: {f'{where}: ' if where else ''}{said}") from None
+        raise InvalidInputError(f"{what}: {fault(error)}") from None
 
 
 def load_plan(path: Path) -> Plan:

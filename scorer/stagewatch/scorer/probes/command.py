@@ -23,9 +23,9 @@ from stagewatch.scorer.plans.rows_file import read_rows_path
 from stagewatch.scorer.probes.ask import ProbeResult
 from stagewatch.scorer.probes.passes import Surroundings, run_pass
 from stagewatch.scorer.probes.probe import Probe, load_probe, probe_body
-from stagewatch.scorer.probes.record import DEAD_AFTER
 
 _POLL_S = 0.5
+_PATIENCE_S = 120.0
 _SHOWN = ("retrieved_recall", "first_relevant_rank", "rewrite_gain", "answer_precision")
 
 
@@ -88,9 +88,9 @@ def _wait(link: Link, name: str, pass_id: str) -> dict[str, Any]:
     """The pass that was just started, at its end.
 
     Raises:
-        ConflictError: nothing has been heard of it for `DEAD_AFTER`.
+        ConflictError: nothing has been heard of it for two minutes.
     """
-    heard, patience = "", DEAD_AFTER.total_seconds()
+    heard, patience = "", _PATIENCE_S
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         passes = link.call("GET", f"/probes/{name}")["passes"]

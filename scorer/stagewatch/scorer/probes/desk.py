@@ -12,9 +12,17 @@ from datetime import UTC, datetime
 
 from stagewatch.core.errors import ConflictError, OverloadedError, StagewatchError
 from stagewatch.core.service import Context
-from stagewatch.scorer.probes.passes import Surroundings, check_ready, put_blocked, run_pass
+from stagewatch.scorer.leases import new_member
+from stagewatch.scorer.probes.passes import (
+    Surroundings,
+    check_ready,
+    need_nobody,
+    put_blocked,
+    run_pass,
+)
 from stagewatch.scorer.probes.probe import Probe, all_probes
-from stagewatch.scorer.probes.record import Pass, is_alive, is_due, passes_of
+from stagewatch.scorer.probes.record import is_due, settled_pass
+from stagewatch.scorer.probes.watch import watch_probe
 
 log = logging.getLogger("stagewatch.scorer.probes")
 
@@ -33,6 +41,7 @@ def surroundings(context: Context) -> Surroundings:
     return Surroundings(
         context.store, context.settings, context.clock, os.environ,
         new_id=lambda: secrets.token_hex(16), allowed_env=names, local=False,
+        owner=str(context.shared.setdefault("probe_owner", new_member())),
     )  # fmt: skip
 
 
@@ -60,9 +69,7 @@ class ProbeDesk:
             OverloadedError: as many passes as allowed are under way, or the process is stopping.
             NotFoundError, InvalidInputError: as `check_ready`.
         """
-        newest = passes_of(self.around.store, project, probe.name, 1)
-        if newest and is_alive(newest[0], self.around.clock.now()):
-            raise ConflictError(f"a pass of probe {probe.name!r} is under way")
+        need_nobody(self.around, project, probe)
         check_ready(self.around, project, probe)
         key, pass_id, stop = (project, probe.name), self.around.new_id()[:16], threading.Event()
         thread = threading.Thread(
@@ -89,8 +96,10 @@ class ProbeDesk:
     def _carry_out(
         self, key: tuple[str, str], probe: Probe, by: str, pass_id: str, stop: threading.Event
     ) -> None:
+        ended = False
         try:
             run_pass(self.around, key[0], probe, by=by, stop=stop, pass_id=pass_id)
+            ended = True
         except ConflictError:
             log.info("a probe's pass is under way elsewhere", extra={"probe": probe.name})
         except StagewatchError as error:
@@ -103,6 +112,20 @@ class ProbeDesk:
         finally:
             with self._lock:
                 self._live.pop(key, None)
+        if ended and not self._closed:
+            self._watch(key[0], probe)
+
+    def _watch(self, project: str, probe: Probe) -> None:
+        try:
+            opened = watch_probe(self.around.store, project, probe.name, self.around.clock.now())
+        except StagewatchError as error:
+            # The next pass looks again, at everything.
+            log.warning(
+                "looking for drift failed", extra={"probe": probe.name, "error": str(error)}
+            )
+            return
+        if opened:
+            log.warning("alerts opened", extra={"probe": probe.name, "alerts": opened})
 
     def _block(self, project: str, probe: Probe, why: str, *, by: str, pass_id: str) -> None:
         try:
@@ -142,10 +165,12 @@ class ProbeDesk:
         """(project, probe, begin of its last pass) of those whose time has come."""
         found = []
         for project, probe in all_probes(self.around.store):
-            newest: Pass | None = next(
-                iter(passes_of(self.around.store, project, probe.name, 1)), None
-            )
-            if is_due(probe, newest, self.around.clock.now()):
+            if self.running(project, probe.name):
+                # However long the store was away: this process is not dead.
+                continue
+            now = self.around.clock.now()
+            newest = settled_pass(self.around.store, project, probe.name, self.around.owner, now)
+            if is_due(probe, newest, now):
                 found.append((project, probe, newest.started_at if newest else _NEVER))
         return found
 

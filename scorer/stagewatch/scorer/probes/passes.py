@@ -23,6 +23,7 @@ from stagewatch.core.store.probes import (
 )
 from stagewatch.scorer.judges.choose import choose
 from stagewatch.scorer.judges.protocol import Judge
+from stagewatch.scorer.leases import ALIVE_SECONDS, BEAT_SECONDS
 from stagewatch.scorer.plans.columns import chosen_rows
 from stagewatch.scorer.plans.connector import App, open_app
 from stagewatch.scorer.plans.plan import Plan
@@ -30,18 +31,28 @@ from stagewatch.scorer.plans.run import Bench
 from stagewatch.scorer.plans.selective import SelectiveJudge, tasks_of
 from stagewatch.scorer.probes.ask import Probing, probe_row
 from stagewatch.scorer.probes.probe import Probe, plan_of, raw_plan
-from stagewatch.scorer.probes.record import BLOCKED, Pass, is_alive, passes_of, tell_pass
+from stagewatch.scorer.probes.record import (
+    BLOCKED,
+    Pass,
+    beat_pass,
+    passes_of,
+    settled_pass,
+    tell_pass,
+)
 from stagewatch.scorer.probes.workers import completed
 
 HOPELESS_AFTER = 5
 _TELL_S = 2.0
-_BEAT_S = 20.0
+_QUIET_TELL_S = 20.0
 _ROTATION = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a pass runs with. `allowed_env` None and `local` True are for a person's own shell."""
+    """What a pass runs with. `allowed_env` None and `local` True are for a person's own shell.
+
+    `owner` is this process's name, one for all that carry out passes in it.
+    """
 
     store: Store
     settings: Settings
@@ -50,6 +61,7 @@ class Surroundings:
     new_id: Callable[[], str]
     allowed_env: Collection[str] | None = None
     local: bool = False
+    owner: str = ""
 
 
 def check_ready(around: Surroundings, project: str, probe: Probe) -> None:
@@ -146,18 +158,25 @@ def run_pass(
         NotFoundError, InvalidInputError: as `rows_for` and `open_app`.
     """
     store, now = around.store, around.clock.now()
-    newest = passes_of(store, project, probe.name, 1)
-    if newest and is_alive(newest[0], now):
-        raise ConflictError(f"a pass of probe {probe.name!r} is under way")
+    need_nobody(around, project, probe)
     version, rows = (None, list(given)) if given is not None else rows_for(store, project, probe)
     probing, over_budget = _probing(around, project, probe, version)
     asked, note = _affordable(store, project, probe, rows, now)
     started = Pass(
         pass_id or around.new_id()[:16], probe.name, project, probe.dataset, version, "running",
         now, now, rows=len(asked), note=note, by=by, counts={"pass": 0, "fail": 0, "errored": 0},
+        owner=around.owner,
     )  # fmt: skip
+    beat_pass(store, started)
     tell_pass(store, started, now)
     return _carry_out(around, started, asked, probing, over_budget, stop or threading.Event())
+
+
+def need_nobody(around: Surroundings, project: str, probe: Probe) -> None:
+    """Raise ConflictError while a pass of the probe is under way, here or elsewhere."""
+    newest = settled_pass(around.store, project, probe.name, around.owner, around.clock.now())
+    if newest is not None and newest.state == "running":
+        raise ConflictError(f"a pass of probe {probe.name!r} is under way")
 
 
 def _probing(
@@ -215,6 +234,7 @@ class _Tally:
     item: Pass
     waiting: list[ProbedRow] = field(default_factory=list)
     told_at: float = 0.0
+    beaten_at: float = 0.0
     same_error: str | None = None
     broken: bool = False
 
@@ -235,6 +255,22 @@ class _Tally:
             return ""
         return f"every row errors: {self.same_error}"
 
+    def beat(self, around: Surroundings) -> str:
+        """Say now and then that the pass is under way; why it is another's by now, "" if it isn't.
+
+        Others take a silent pass for dead, and the store may have been away for that long.
+        """
+        silent_s = around.clock.monotonic() - self.beaten_at
+        if silent_s < BEAT_SECONDS:
+            return ""
+        beat_pass(around.store, self.item)
+        self.beaten_at = around.clock.monotonic()
+        if silent_s <= ALIVE_SECONDS:
+            return ""
+        newest = passes_of(around.store, self.item.project, self.item.probe, 1)
+        taken = bool(newest) and newest[0].pass_id != self.item.pass_id
+        return "it was silent for too long, and another pass began" if taken else ""
+
     def flush(self, around: Surroundings) -> None:
         now = around.clock.now()
         put_probed_rows(
@@ -254,7 +290,7 @@ def _carry_out(
     over_budget: Callable[[], bool],
     stop: threading.Event,
 ) -> Pass:
-    tally = _Tally(started)
+    tally = _Tally(started, beaten_at=around.clock.monotonic())
     try:
         why = _ask_all(around, tally, rows, probing, over_budget, stop)
     except Exception as error:  # noqa: BLE001 - whatever happens, the pass has an end
@@ -293,9 +329,10 @@ def _ask_all(
             why = why or tally.hopeless()
             if not why and over_budget():
                 why = "the judge's budget of the day is used up"
-            if why:
-                halt.set()
-        # A pass that waits says so too: others take a silent one for dead.
-        if clock.monotonic() - tally.told_at > (_TELL_S if found is not None else _BEAT_S):
+        why = why or tally.beat(around)
+        if why:
+            halt.set()
+        # A pass that waits says how far it is too: people look at it.
+        if clock.monotonic() - tally.told_at > (_TELL_S if found is not None else _QUIET_TELL_S):
             tally.flush(around)
     return why

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from stagewatch.core.codec import to_text
 from stagewatch.core.errors import InvalidInputError, NotFoundError
@@ -19,6 +19,7 @@ from stagewatch.core.store.documents import (
     list_documents,
     put_document,
 )
+from stagewatch.scorer.plans.credentials import HIDDEN, shown_connector, shown_literals
 from stagewatch.scorer.plans.plan import (
     Connector,
     Name,
@@ -28,9 +29,9 @@ from stagewatch.scorer.plans.plan import (
     parse_plan,
     parsed,
 )
+from stagewatch.scorer.strict import STRICT, Many
 
 COLLECTION = "probes"
-_HIDDEN = "•••"
 
 PROBE_METRICS: tuple[str, ...] = (
     "retrieved_recall", "context_recall", "first_relevant_rank", "reciprocal_rank",
@@ -47,7 +48,7 @@ class Raw(BaseModel):
     What is empty stays as in the connector.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = STRICT
 
     url: Text = ""
     body: JsonValue = None
@@ -66,15 +67,15 @@ class Probe(BaseModel):
     has needs is asked twice, and rewrite_gain is measured.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = STRICT
 
     name: Name
     dataset: Name
     version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-    tags: tuple[str, ...] = ()
+    tags: Many[str] = ()
     connector: Connector
     raw: Raw | None = None
-    metrics: tuple[str, ...] = PROBE_METRICS
+    metrics: Many[str] = PROBE_METRICS
     top_k: Annotated[int, Field(ge=1, le=1000)] | None = None
     every_minutes: Annotated[float, Field(ge=0.05, le=60 * 24 * 7)] = 60.0
     max_calls_per_day: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
@@ -156,12 +157,17 @@ def probe_body(probe: Probe) -> dict[str, Any]:
     return probe.model_dump(mode="json")
 
 
-def shown_body(probe: Probe, *, whole: bool) -> dict[str, Any]:
+def shown_body(probe: Probe, *, whole: bool, writes: bool = False) -> dict[str, Any]:
     """The probe as API and UI show it.
 
-    Addresses may hold keys: without `whole` the host is all that is told of them.
+    Addresses may hold keys: without `whole` the host is all that is told of them. Literals of
+    the bodies that look like credentials are shown to who `writes` only.
     """
     body = probe_body(probe)
+    if not whole and not writes:
+        body["connector"] = shown_connector(body["connector"])
+        if body["raw"] is not None:
+            body["raw"]["body"] = shown_literals(body["raw"]["body"])
     if not whole:
         body["connector"]["url"] = _masked(probe.connector.url)
         if body["raw"] is not None:
@@ -174,10 +180,10 @@ def _masked(url: str) -> str:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        return _HIDDEN
+        return HIDDEN
     if not host:
-        return _HIDDEN if url else ""
-    return f"{parts.scheme}://{host}{f':{port}' if port else ''}/{_HIDDEN}"
+        return HIDDEN if url else ""
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}/{HIDDEN}"
 
 
 def put_probe(store: Store, project: str, probe: Probe, *, at: datetime) -> None:

@@ -41,7 +41,7 @@
       if (value === "") continue;
       if (input.dataset.list !== undefined) body[input.name] = value.split("\n").map((s) => s.trim()).filter(Boolean);
       else if (input.dataset.json !== undefined) body[input.name] = JSON.parse(value);
-      else body[input.name] = value;
+      else body[input.name] = input.type === "number" ? Number(value) : value;
     }
     return body;
   };

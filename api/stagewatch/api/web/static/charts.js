@@ -2,17 +2,19 @@
 (() => {
   "use strict";
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const percent = (stat) => stat !== "median" && stat !== "p90";
+  // A reciprocal rank lies in 0 to 1 and is a share of nothing.
+  const percent = (body) => !["median", "p90"].includes(body.stat) && body.metric !== "reciprocal_rank";
+  const unit = (body) => body.metric === "reciprocal_rank" && !["median", "p90"].includes(body.stat);
 
   // Breaks at nearly one moment (a deployment changes release and index together) share a line.
   const marks = (el, body) => {
-    const times = body.items.map((p) => Date.parse(p.at));
-    const near = Math.max(1, (Math.max(...times, 0) - Math.min(...times, Infinity)) / 60);
+    const near = Math.max(1, (Date.parse(body.until) - Date.parse(body.since)) / 40);
     const found = [];
     for (const b of body.breaks) {
       const last = found[found.length - 1];
       if (last && Date.parse(b.at) - Date.parse(last.at) <= near) last.what.push(b.what);
-      else found.push({ at: b.at, what: [b.what] });
+      // Side by side the numbers 1 and 2 read as 12: of two that stand close one is raised.
+      else found.push({ at: b.at, what: [b.what], raised: Boolean(last) && !last.raised && Date.parse(b.at) - Date.parse(last.at) <= 3 * near });
     }
     return found;
   };
@@ -33,14 +35,15 @@
   };
 
   const layout = (el, body, isPercent) => ({
-    margin: { l: 46, r: 12, t: 20, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: css("--soft"), size: 12 }, showlegend: el.dataset.series2 !== undefined, legend: { orientation: "h", y: 1.12 },
+    margin: { l: 46, r: 12, t: 30, b: el.dataset.series2 === undefined ? 42 : 70 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: css("--soft"), size: 12 }, showlegend: el.dataset.series2 !== undefined, // Below the axis: above it stand the numbers of the breaks.
+    legend: { orientation: "h", y: -0.3, yanchor: "top", traceorder: "normal" },
     // The whole window, so that a single point does not stretch the axis to its milliseconds.
-    xaxis: { gridcolor: css("--line"), type: "date", range: [body.since, body.until] },
-    yaxis: body.signed ? { gridcolor: css("--line"), range: [-1.04, 1.04], zerolinecolor: css("--soft") } : isPercent ? { gridcolor: css("--line"), tickformat: ".0%", range: [0, 1.04] } : { gridcolor: css("--line"), rangemode: "tozero" },
+    xaxis: { gridcolor: css("--line"), ticks: "outside", ticklen: 6, tickcolor: "rgba(0,0,0,0)", type: "date", range: [body.since, body.until] },
+    yaxis: body.signed ? { gridcolor: css("--line"), range: [-1.04, 1.04], zerolinecolor: css("--soft") } : isPercent ? { gridcolor: css("--line"), tickformat: ".0%", range: [0, 1.04] } : unit(body) ? { gridcolor: css("--line"), range: [0, 1.04] } : { gridcolor: css("--line"), rangemode: "tozero" },
     hovermode: "x unified", hoverlabel: { bgcolor: css("--panel"), font: { color: css("--text") } },
     shapes: marks(el, body).map((m) => ({ type: "line", x0: m.at, x1: m.at, yref: "paper", y0: 0, y1: 1, line: { color: css("--warn"), width: 1, dash: "dot" } })),
-    annotations: marks(el, body).map((m, i) => ({ x: m.at, yref: "paper", y: 1, yanchor: "bottom", text: String(i + 1), showarrow: false, font: { size: 11, color: css("--warn") } })),
+    annotations: marks(el, body).map((m, i) => ({ x: m.at, yref: "paper", y: 1, yanchor: "bottom", yshift: m.raised ? 12 : 0, text: String(i + 1), showarrow: false, font: { size: 11, color: css("--warn") } })),
   });
 
   const traces = (body, color, name, isPercent) => {
@@ -74,7 +77,7 @@
         el.innerHTML = '<p class="fallback">No scored turns in this window.</p>';
         return;
       }
-      const isPercent = percent(bodies[0].stat) && !bodies[0].signed;
+      const isPercent = percent(bodies[0]) && !bodies[0].signed;
       const names = (el.dataset.names || "").split("|");
       const colors = [css("--chart-1"), css("--chart-2")];
       const data = bodies.flatMap((b, i) => traces(b, colors[i], names[i] || b.metric, isPercent));
@@ -83,7 +86,8 @@
       list(el, bodies[0]);
       el.dataset.drawn = "yes";
     } catch (error) {
-      el.textContent = `Chart not drawn: ${error.message}`;
+      el.innerHTML = '<p class="fallback"></p>';
+      el.firstChild.textContent = `Chart not drawn: ${error.message}`;
     }
   };
   const all = () => document.querySelectorAll(".chart[data-series]").forEach(draw);
