@@ -88,10 +88,11 @@ def test_diff_and_gate_over_http(server: Server, app: App) -> None:
     assert diff["common"] == 3
     assert {r["after"] for rows in diff["flipped"].values() for r in rows} == {"fail"}
     assert "recall down" in diff["sentence"]
-    # The only trap row waits for a second person: nothing that counts has dropped.
+    # The only trap row waits for a second person: the rows that broke are under no condition.
     strict = server.post("/gate", {})
     assert (strict["baseline"], strict["candidate"]) == (first["run_id"], second["run_id"])
-    assert (strict["outcome"], strict["exit_code"], strict["waiting"]) == ("pass", 0, 1)
+    assert (strict["outcome"], strict["exit_code"], strict["waiting"]) == ("cannot_tell", 2, 1)
+    assert "no condition looks at" in strict["conditions"][-1]["sentence"]
     lenient = server.post("/gate", {"options": {"require_second_reviewer": False}})
     assert (lenient["outcome"], lenient["exit_code"]) == ("blocked", 1)
     reverse = {"baseline": second["run_id"], "candidate": first["run_id"],

@@ -105,7 +105,7 @@ def test_a_message_is_signed_and_sent_once(desk: Desk) -> None:
     assert headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
     told = json.loads(got["body"])
     assert told["type"] == "alert.opened"
-    assert told["data"]["links"][0] == "https://watch.example/turns/t-1"
+    assert told["data"]["links"][0].startswith("https://watch.example/turns/t-1?project=")
 
 
 def test_an_error_is_tried_again_with_the_same_id_until_it_is_taken(

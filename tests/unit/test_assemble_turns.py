@@ -597,3 +597,26 @@ def test_what_the_sdk_cut_or_withheld_is_said() -> None:
     assert missing["retrievals[0].content"] == "truncated"
     assert missing["retrievals[0].query"] == "redacted"
     assert [chunk.chunk_id for chunk in got.retrievals[0].chunks] == ["a", "b", "c"]
+
+
+def test_one_of_our_words_on_a_span_of_another_convention_is_read() -> None:
+    trace = Trace()
+    own = {"stagewatch.release": "r7", "stagewatch.tag.tier": "gold"}
+    top = trace.add(
+        "chain",
+        {
+            "openinference.span.kind": "CHAIN",
+            "input.value": "How long?",
+            "output.value": "30",
+            **own,
+        },
+    )
+    found = {
+        "retrieval.documents.0.document.id": "d0",
+        "retrieval.documents.0.document.content": "Thirty days.",
+        "stagewatch.index.version": "2026-11",
+    }
+    trace.add("find", {"openinference.span.kind": "RETRIEVER", **found}, top)
+    turn = only(trace.turns())
+    assert (turn.release, turn.index_version) == ("r7", "2026-11")
+    assert turn.tags["tier"] == "gold"

@@ -44,8 +44,12 @@ def test_recall_must_not_drop_on_multi_hop_and_near_miss(kind: str) -> None:
     assert (found.outcome, found.exit_code) == ("blocked", 1)
     assert blocked(found) == {RECALL: ("x",)}
     assert gate(low, high).outcome == "pass"
-    assert gate(one("happy_path", "context_recall", 1.0), one("happy_path", "context_recall", 0.0)
-                ).outcome == "pass"  # fmt: skip
+    # No default condition looks at other kinds; that is not the same as being fine.
+    happy = gate(one("happy_path", "context_recall", 1.0), one("happy_path", "context_recall", 0.0))
+    assert (happy.outcome, blocked(happy)) == ("cannot_tell", {})
+    unseen = next(c for c in happy.conditions if c.outcome == "cannot_tell")
+    assert unseen.rows == ("x",)
+    assert "no condition looks at" in unseen.sentence
 
 
 def test_precision_must_not_fall_on_stale_policy_rows() -> None:

@@ -234,7 +234,8 @@ def test_a_message_reads_and_keeps_words_of_users_out_unless_asked() -> None:
     assert plain.title == "Alert: generation in p (critical)"
     assert "Release 2" in plain.text
     assert "refund" not in plain.body
-    assert "https://w/turns/t-1" in plain.text
+    assert "https://w/turns/t-1?project=p" in plain.text
+    assert f"https://w/alerts?project=p#alert-{told['alert_id']}" in plain.text
     body = orjson.loads(plain.body)
     assert (body["type"], body["data"]["from"]) == ("alert.opened", 0.97)
     assert read_message("m", plain.body) == plain

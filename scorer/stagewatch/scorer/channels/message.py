@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
@@ -80,15 +81,16 @@ def compose(
     """
     base = public_url.rstrip("/")
     severity = severity_of(alert)
-    links = [f"{base}/turns/{turn_id}" for turn_id in alert["turn_ids"][:_MAX_LINKS]]
+    here = f"?project={quote(str(alert['project']), safe='')}"
+    links = [f"{base}/turns/{turn_id}{here}" for turn_id in alert["turn_ids"][:_MAX_LINKS]]
     probe = str(alert.get("probe") or "")
-    page = [f"{base}/probes/{probe}"] if probe else []
+    page = [f"{base}/probes/{quote(probe, safe='')}{here}"] if probe else []
     lines = [str(alert["sentence"])]
     lines += _kinds(alert, words=words)
     lines += _news(event, alert)
     lines += ["Turns: " + " ".join(links)] if links and base else []
     lines += ["Probe: " + " ".join(page)] if page and base else []
-    lines += [f"{base}/alerts"] if base else []
+    lines += [f"{base}/alerts{here}#alert-{alert['alert_id']}"] if base else []
     stage = str(alert["stage"]).replace("_", " ")
     where = f"probe {probe} of {alert['project']}" if probe else str(alert["project"])
     title = f"{_WORDS[event]}: {stage} in {where} ({severity})"

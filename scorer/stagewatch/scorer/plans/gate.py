@@ -122,11 +122,14 @@ def decide_gate(
     conditions = [*_standing(baseline, candidate, counted)]
     wanted = [*(DEFAULT_CONDITIONS if options.defaults else ()), *options.conditions]
     conditions += [_decide(condition, counted, trusted) for condition in wanted]
+    idle = bool(counted) and all(c.sentence.endswith(_NOTHING) for c in conditions)
+    if idle:
+        conditions += _unseen(counted)
     outcomes: list[Outcome] = [condition.outcome for condition in conditions]
     worst: Outcome = max(outcomes, key=_severity, default="pass")
     after = [b.row_id for _, b in pairs]
     warnings = [*comparability(baseline, candidate, len(old) - len(pairs), 0)]
-    if counted and all(c.sentence.endswith(_NOTHING) for c in conditions):
+    if idle:
         warnings.append("no condition has a row to check: the gate demands nothing of these runs")
     return GateResult(
         outcome=worst,
@@ -180,6 +183,20 @@ def _standing(baseline: Run, candidate: Run, pairs: Sequence[Pair]) -> Iterable[
             "every row has a verdict", "cannot_tell", "rule",
             tuple(b.row_id for _, b in lost), said, details,
         )  # fmt: skip
+
+
+def _unseen(pairs: Sequence[Pair]) -> Iterable[ConditionResult]:
+    """Rows that fail now and passed before, where no condition looks: a pass would say nothing of
+    them.
+    """
+    broken = [b for a, b in pairs if (a.verdict, b.verdict) == ("pass", "fail")]
+    if broken:
+        said = (
+            f"{len(broken)} of {len(pairs)} rows passed and fail now, and no condition looks at "
+            "them: say in the plan what has to hold, such as context_recall with rule no_drop"
+        )
+        found = [Finding(row, None, None) for row in broken]
+        yield _result("rows that no condition looks at", "cannot_tell", "rule", found, said)
 
 
 def _decide(condition: Condition, pairs: Sequence[Pair], trust: _Trust) -> ConditionResult:
