@@ -21,7 +21,7 @@ from stagewatch.api.web.render import (
 from stagewatch.api.web.session_pages import own_page
 from stagewatch.api.web.shape import shown_needs
 from stagewatch.core.model import Need, Passage, Score
-from stagewatch.demo.story import next_steps
+from stagewatch.demo.telling import next_steps
 
 
 def test_a_reason_is_words_and_says_where_the_metric_passes() -> None:
@@ -87,9 +87,10 @@ def test_an_alert_leads_to_the_versions_that_changed_near_it() -> None:
 
 
 def test_the_demo_ends_with_where_to_look() -> None:
-    said = next_steps("http://127.0.0.1:1234", Path("kept"))
+    said = next_steps("http://127.0.0.1:1234", "/runs/a/diff/b", Path("kept"))
     assert "http://127.0.0.1:1234/review" in said
-    assert said.endswith("turns --flagged --data-dir kept")
+    assert "turns --flagged --data-dir kept\n" in said
+    assert said.endswith("http://127.0.0.1:1234/runs/a/diff/b")
 
 
 def test_counts_and_days_are_whole() -> None:

@@ -8,9 +8,10 @@ ranked first).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -63,6 +64,10 @@ class App:
     """The bot that is deployed now."""
 
     def __init__(self, state: str, index_version: str) -> None:
+        self.deploy(state, index_version)
+
+    def deploy(self, state: str, index_version: str) -> None:
+        """Swap the index; answers under way keep the one they began with."""
         self.bot = ServedBot(deployment(state, index_version))
 
     def handle(
@@ -74,9 +79,8 @@ class App:
             flush(5)
             return 200, answer
         if path == "/deploy" and body.get("state") in STATES:
-            made = deployment(str(body["state"]), str(body.get("index_version") or "kb-next"))
-            self.bot = ServedBot(made)
-            return 200, {"index_version": made.index_version}
+            self.deploy(str(body["state"]), str(body.get("index_version") or "kb-next"))
+            return 200, {"index_version": self.bot.deployment.index_version}
         return 400, {"error": "POST /ask {question} or /deploy {state, index_version}"}
 
 
@@ -106,6 +110,20 @@ def _handler(app: App) -> type[BaseHTTPRequestHandler]:
             """Quiet: what customers ask belongs in no log."""
 
     return Handler
+
+
+@contextlib.contextmanager
+def serving(app: App) -> Iterator[str]:
+    """The app's address, on a free port of this process until the end."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(app))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def main() -> None:

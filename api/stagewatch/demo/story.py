@@ -23,7 +23,10 @@ from stagewatch.core.errors import InvalidInputError, StagewatchError
 from stagewatch.demo.bot import Bot, Conversation
 from stagewatch.demo.labels import bind, hand_labels
 from stagewatch.demo.phases import Phase, phases, questions
+from stagewatch.demo.regressions import MENDED, guard
+from stagewatch.demo.serve import App, serving
 from stagewatch.demo.shift import shifted
+from stagewatch.demo.telling import next_steps, progress, report, say
 from stagewatch.sdk import configure, feedback, flush, shutdown
 
 MARK = ".stagewatch-demo"
@@ -39,26 +42,39 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     fresh_folder(data_dir)
-    with _server(data_dir, arguments.port) as addresses:
-        say(f"server up: {addresses['api']} (data in {data_dir})")
-        link = _link(addresses["api"])
+    app = App(*MENDED)
+    # The bot goes on being served beside the server, so that its plan can be run again.
+    with _server(data_dir, arguments.port) as addresses, serving(app) as bot:
+        url = addresses["api"]
+        say(f"server up: {url} (data in {data_dir})")
+        link = _link(url)
         replay_captures(addresses["otlp http"])
-        configure(
-            addresses["otlp http"], service="refund-bot", url=addresses["api"], environment="demo"
-        )
-        findings = [
-            play(phase, link, number) for number, phase in enumerate(phases(arguments.turns))
-        ]
-        dispute_some(link)
-        shutdown()
-        calibrate(link)
-        alerts = wait_for_alerts(link)
-        ok = report(findings, alerts, addresses["api"], time.monotonic() - began, arguments)
-        if not arguments.once:
-            say(next_steps(addresses["api"], arguments.data_dir))
-            with contextlib.suppress(KeyboardInterrupt):
-                signal.pause()
+        with _reporting(addresses):
+            findings = [
+                play(phase, link, number) for number, phase in enumerate(phases(arguments.turns))
+            ]
+            dispute_some(link)
+            calibrate(link)
+            alerts = wait_for_alerts(link)
+            outcome = guard(lambda name: _link(url, name), app, bot)
+            ok = report(findings, alerts, outcome, url, time.monotonic() - began, arguments)
+            if not arguments.once:
+                say(next_steps(url, outcome.path, data_dir))
+                with contextlib.suppress(KeyboardInterrupt):
+                    signal.pause()
     return 0 if ok else 1
+
+
+@contextlib.contextmanager
+def _reporting(addresses: Mapping[str, str]) -> Iterator[None]:
+    """The SDK, sending to the server until the end."""
+    configure(
+        addresses["otlp http"], service="refund-bot", url=addresses["api"], environment="demo"
+    )
+    try:
+        yield
+    finally:
+        shutdown()
 
 
 def _leave(number: int, _: object) -> None:
@@ -83,11 +99,6 @@ def fresh_folder(data_dir: Path) -> None:
     shutil.rmtree(data_dir, ignore_errors=True)
     data_dir.mkdir(parents=True)
     mark.write_text("made by stagewatch demo, which empties this folder\n", encoding="utf-8")
-
-
-def say(text: str) -> None:
-    """A line of the story."""
-    print(text, flush=True)
 
 
 def _free_port(wanted: int) -> int:
@@ -150,8 +161,10 @@ def _wait_ready(process: subprocess.Popen[bytes], data_dir: Path, log_file: Path
     raise StagewatchError(f"the server did not start; it said: {log_file.read_text()[-2000:]}")
 
 
-def _link(url: str) -> Link:
-    return Link(argparse.Namespace(url=url, project=None))
+def _link(url: str, person: str | None = None) -> Link:
+    link = Link(argparse.Namespace(url=url, project=None))
+    link.person = person or link.person
+    return link
 
 
 def replay_captures(otlp: str) -> None:
@@ -225,18 +238,6 @@ def phase_turns(link: Link, phase: Phase) -> list[dict[str, Any]]:
         query["cursor"] = page["next_cursor"]
 
 
-def progress(what: str, done: int, total: int) -> None:
-    """A bar on a terminal; every tenth on a log."""
-    width = 30
-    if sys.stdout.isatty():
-        bar = "█" * (width * done // max(total, 1))
-        print(f"\r  {what:<7} {bar:<{width}} {done}/{total}", end="", flush=True)
-        if done >= total:
-            print(flush=True)
-    elif done == total or (done and done % max(total // 4, 1) == 0):
-        print(f"  {what} {done}/{total}", flush=True)
-
-
 def dispute_some(link: Link) -> None:
     """Three customers dispute what the last, stale deployment told them."""
     found = link.call("GET", "/turns", query={"diagnosis": "stale_source", "limit": 3})
@@ -279,63 +280,3 @@ def wait_for_alerts(link: Link) -> list[dict[str, Any]]:
             return found
         time.sleep(0.5)
     return list(link.call("GET", "/alerts")["items"])
-
-
-def report(
-    findings: list[dict[str, Any]],
-    alerts: list[dict[str, Any]],
-    url: str,
-    seconds: float,
-    arguments: argparse.Namespace,
-) -> bool:
-    """Say what was found; True when every phase was named rightly."""
-    say("\nWhat stagewatch found")
-    rows = [judge_phase(item) for item in findings]
-    for row in rows:
-        mark = "✓" if row["right"] else "✗"
-        of = f"{row['share']:.0%} of {row['turns']} turns"
-        say(f"  {mark} {row['phase']:<18} {row['named']:<14} {of}")
-    for alert in sorted(alerts, key=lambda item: str(item["opened_at"])):
-        say(f"  ! {alert['sentence']}")
-        say("    look at: " + "  ".join(f"{url}/turns/{t}" for t in alert["turn_ids"][:2]))
-    quiet = findings[0]["drift"] == 0
-    say(f"  {'✓' if quiet else '✗'} the healthy phase raised {'no' if quiet else 'an'} alarm")
-    say(f"\n{seconds:.0f} s. Open {url}  (the replayed captures: {url}/?project=captures)")
-    ok = quiet and all(row["right"] for row in rows) and bool(alerts)
-    if arguments.json:
-        say(json.dumps({"ok": ok, "phases": rows, "alerts": alerts, "url": url}))
-    return ok
-
-
-def next_steps(url: str, data_dir: Path) -> str:
-    """Where to look while the demo's server goes on: `data_dir` is the folder it holds."""
-    command = "stagewatch"
-    if shutil.which(command) is None:
-        command = os.path.relpath(Path(sys.executable).with_name(command))
-    return (
-        f"\nThe server goes on; Ctrl-C stops it.\n"
-        f"  what broke, and since when:  {url}\n"
-        f"  three disputed answers:      {url}/review\n"
-        f"  from another terminal:       {command} turns --flagged --data-dir {data_dir}"
-    )
-
-
-def judge_phase(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """The stage named for a phase: the commonest of its failing turns, `ok` when 95 % are."""
-    phase: Phase = finding["phase"]
-    stages: dict[str, int] = finding["stages"]
-    total = sum(stages.values())
-    failing = {stage: n for stage, n in stages.items() if stage != "ok"}
-    if stages.get("ok", 0) >= 0.95 * total:
-        named, share = "ok", stages["ok"] / total
-    else:
-        named = max(failing, key=lambda stage: failing[stage])
-        share = failing[named] / total
-    return {
-        "phase": phase.name,
-        "named": named,
-        "share": share,
-        "turns": total,
-        "stages": stages,
-        "right": named in phase.expected,
-    }

@@ -15,7 +15,8 @@ def add(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description=(
             "Starts a server on free ports with a data folder of its own, replays captured OTLP "
             "requests, runs a support bot that is healthy first and then broken in three ways, "
-            "and says in plain words what was found."
+            "says in plain words what was found, and lets a gate stop the re-index that does it "
+            "again."
         ),
     )
     demo.add_argument("--data-dir", type=Path, default=Path("demo-data"))

@@ -53,6 +53,8 @@ class Link:
         self.base = named_server(arguments) or ""
         self.project: str | None = getattr(arguments, "project", None)
         self._key = os.environ.get("STAGEWATCH_API_KEY", "")
+        self.person = os.environ.get("USER", "")
+        """Whose doing it is where no key says so."""
         self.context: Any = None
         """The opened store and what goes with it, where no server was found; else None."""
         self._app: Any = None
@@ -104,7 +106,7 @@ class Link:
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
         else:
-            headers["x-stagewatch-user"] = os.environ.get("USER", "")
+            headers["x-stagewatch-user"] = self.person
         if self._app is not None:
             status, answer = asyncio.run(_call_app(self._app, method, target, headers, body))
         else:
