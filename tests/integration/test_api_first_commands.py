@@ -71,7 +71,9 @@ def test_a_turn_begins_with_when_and_of_what_version(server: Server, tmp_path: P
     )
     shown = stagewatch("turn", turn["turn_id"], cwd=tmp_path, STAGEWATCH_URL=server.api)
     first = shown.stdout.splitlines()[0]
-    assert first == (f"asked      {turn['started_at'][:19]}Z of refund-bot, release 1.4.2")
+    assert first == (
+        f"asked      {turn['started_at'][:19]}Z of refund-bot, release 1.4.2, index kb-1"
+    )
 
 
 def test_an_alert_that_is_not_there_says_where_to_look(server: Server, tmp_path: Path) -> None:

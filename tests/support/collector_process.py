@@ -108,8 +108,9 @@ class CollectorProcess:
     def wait_drained(self) -> None:
         """Wait until every accepted body is stored, in all tables, and gone from the spool."""
         spool = self.data_dir / "spool"
+        # Sealed ones last: what is renamed between two looks is seen by the second.
         self.wait_for(
-            lambda: not [*spool.glob("*.seg"), *spool.glob("*.open"), *spool.glob("*.tmp")],
+            lambda: not [*spool.glob("*.open"), *spool.glob("*.tmp"), *spool.glob("*.seg")],
             deadline_s=60.0,
         )
 
