@@ -27,7 +27,7 @@ import psutil
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-from ingest_beside import Beside
+from ingest_beside import beside
 from ingest_floors import floors
 from ingest_load import (
     CONNECTIONS,
@@ -148,10 +148,8 @@ def paced(
     """The load; the floor of its answers goes to `least` when it is a steady one."""
     if not pace_s:
         return run_load(connect, bodies)
-    with Beside(folder) as beside:
-        load = run_load(connect, bodies, pace_s)
-    least.append(beside.p99_ms)
-    return load
+    with beside(folder, least):
+        return run_load(connect, bodies, pace_s)
 
 
 def show(row: Row, target: float | None, other: Row | None) -> None:

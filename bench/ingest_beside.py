@@ -13,37 +13,26 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 _EVERY_S = 0.02
 _BLOCK = b"\x00" * 4096
 
 
-class Beside:
-    """Runs the program while its block lasts; then `p99_ms` is known."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "beside"
-        self.p99_ms = 0.0
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, str(self._path)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        said, _ = self._process.communicate()
-        took = json.loads(said)
-        self.p99_ms = round(took[int(len(took) * 0.99)], 1)
+@contextmanager
+def beside(folder: Path, p99_ms: list[float]) -> Iterator[None]:
+    """Runs the program while the block lasts, and adds its p99 to the list at the end."""
+    process = subprocess.Popen(
+        [sys.executable, __file__, str(folder / "beside")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        took = json.loads(process.communicate()[0])
+        p99_ms.append(round(took[int(len(took) * 0.99)], 1))
 
 
 def main(path: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.support.alerts_past import send_past
+from tests.support.alerts_past import have_past_alert
 from tests.support.browser import BROWSER_MARKS, console_errors
 from tests.support.channels_receiver import Receiver, receiving
 from tests.support.plans_app import App, running_app
@@ -33,12 +33,7 @@ def receiver() -> Iterator[Receiver]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("alerts") / "data"
     with serving(folder, STAGEWATCH_ALERT_NETWORKS="127.0.0.0/8") as started:
-        send_past(started.otlp_http)
-        started.turns(500)
-        # The job that notices silence runs at the start.
-        started.stop()
-        started.start()
-        until("the alert", lambda: started.get("/alerts")["items"])
+        have_past_alert(started)
         yield started
 
 
@@ -46,17 +41,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def app() -> Iterator[App]:
     with running_app() as started:
         yield started
-
-
-@pytest.fixture
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    context = browser.new_context(base_url=server.api, viewport={"width": 1280, "height": 900})
-    opened = context.new_page()
-    errors = console_errors(opened)
-    opened.set_default_timeout(15_000)
-    yield opened
-    context.close()
-    assert errors == []
 
 
 def test_a_channel_is_made_tested_changed_and_deleted(page: Page, receiver: Receiver) -> None:

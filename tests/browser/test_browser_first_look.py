@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from playwright.sync_api import Browser, Page, expect
-from tests.support.alerts_past import send_past
-from tests.support.browser import BROWSER_MARKS, console_errors
+from playwright.sync_api import Page, expect
+from tests.support.alerts_past import have_past_alert
+from tests.support.browser import BROWSER_MARKS
 from tests.support.refund import CURRENT, OLD, QUESTION, SHIPPING, send_turn
 from tests.support.server import Server, serving, until
 
@@ -29,12 +29,7 @@ SHOP = "project=shop"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """An hour-old past with an alert in `default`; three fresh turns of two releases in `shop`."""
     with serving(tmp_path_factory.mktemp("first") / "data") as started:
-        send_past(started.otlp_http)
-        started.turns(500)
-        # The job that notices silence runs at the start.
-        started.stop()
-        started.start()
-        until("the alert", lambda: started.get("/alerts")["items"])
+        have_past_alert(started)
         exporter = OTLPSpanExporter(
             endpoint=f"{started.otlp_http}/v1/traces", headers={"x-stagewatch-project": "shop"}
         )
@@ -58,17 +53,6 @@ def turn_of(server: Server, stage: str) -> dict[str, Any]:
         t for t in server.turns(3, SHOP) if t["diagnosis"]["stage"] == stage
     )
     return found
-
-
-@pytest.fixture
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    context = browser.new_context(base_url=server.api, viewport={"width": 1280, "height": 900})
-    opened = context.new_page()
-    errors = console_errors(opened)
-    opened.set_default_timeout(15_000)
-    yield opened
-    context.close()
-    assert errors == []
 
 
 def test_an_address_that_names_a_project_keeps_it(page: Page) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from playwright.sync_api import Browser, Page, expect
-from tests.support.browser import BROWSER_MARKS, console_errors
+from tests.support.browser import BROWSER_MARKS
 from tests.support.refund import CURRENT, OLD, QUESTION, SHIPPING, send_turn
 from tests.support.server import Server, serving
 
@@ -26,23 +26,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         for turn in started.turns(3):
             started.scored(turn["turn_id"])
         yield started
-
-
-@pytest.fixture
-def allowed() -> set[str]:
-    """Console messages that a test provokes on purpose."""
-    return set()
-
-
-@pytest.fixture
-def page(browser: Browser, server: Server, allowed: set[str]) -> Iterator[Page]:
-    context = browser.new_context(base_url=server.api, viewport={"width": 1280, "height": 900})
-    opened = context.new_page()
-    errors = console_errors(opened)
-    opened.set_default_timeout(15_000)
-    yield opened
-    context.close()
-    assert [error for error in errors if error not in allowed] == []
 
 
 def test_from_a_wrong_answer_to_a_row_in_a_dataset(page: Page) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from playwright.sync_api import Browser, Dialog, Page, expect
-from tests.support.browser import BROWSER_MARKS, console_errors
+from playwright.sync_api import Dialog, Page, expect
+from tests.support.browser import BROWSER_MARKS
 from tests.support.plans_app import App, running_app
 from tests.support.refund import send_turn
 from tests.support.server import Server, serving, until
@@ -82,20 +82,17 @@ def ended(server: Server, run_id: str) -> None:
 
 
 @pytest.fixture
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    context = browser.new_context(base_url=server.api, viewport={"width": 1280, "height": 900})
-    opened = context.new_page()
-    errors = console_errors(opened)
+def page(page: Page) -> Iterator[Page]:
+    """The page, on which no dialog may open either."""
+    said: list[str] = []
 
     def refuse(dialog: Dialog) -> None:
-        errors.append(dialog.message)
+        said.append(dialog.message)
         dialog.dismiss()
 
-    opened.on("dialog", refuse)
-    opened.set_default_timeout(15_000)
-    yield opened
-    context.close()
-    assert errors == []
+    page.on("dialog", refuse)
+    yield page
+    assert said == []
 
 
 def runs_of(server: Server) -> list[str]:

@@ -10,14 +10,14 @@ import pytest
 from tests.support.channels_alerts import SECRET, channel
 from tests.support.channels_receiver import Receiver, receiving
 from tests.support.probes_oddapp import OddApp, odd_app
+from tests.support.probes_rows import live_rows
 from tests.support.server import until
 
 from stagewatch.core.clock import ManualClock, rfc3339
-from stagewatch.core.model import DatasetRow, Need, Passage, Score
+from stagewatch.core.model import Score
 from stagewatch.core.settings import Settings
 from stagewatch.core.store import Store
 from stagewatch.core.store.alerts import list_alerts
-from stagewatch.core.store.datasets import ensure_dataset, put_rows
 from stagewatch.core.store.probes import ProbedRow, put_probed_rows
 from stagewatch.scorer.channels.addresses import parse_networks
 from stagewatch.scorer.channels.channel import put_channel
@@ -140,16 +140,7 @@ def test_the_pass_that_finds_it_tells_the_channels(
 ) -> None:
     """The history is good; the app now gives another passage than the one that is needed."""
     past.passes(22)
-    ensure_dataset(store, past.project, "live", at=AT)
-    rows = [
-        DatasetRow(
-            row_id=f"r{n}", dataset="live", version_added=1, kind="happy_path", failure="ok",
-            question=f"How long do refunds take, case {n}?", status="confirmed",
-            needs=(Need((Passage(chunk_id="elsewhere#1"),)),),
-        )
-        for n in range(ROWS)
-    ]  # fmt: skip
-    put_rows(store, past.project, rows, at=AT)
+    live_rows(store, past.project, ROWS, at=AT, chunk_id="elsewhere#1")
     made = parse_probe(
         {"name": "nightly", "dataset": "live",
          "connector": {"url": f"{app.url}/ok", "concurrency": 8}}

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 from tests.support.probes_oddapp import OddApp, odd_app
+from tests.support.probes_rows import live_rows
 from tests.support.server import until
 
 from stagewatch.core.clock import ManualClock, SystemClock
 from stagewatch.core.codec import from_json
 from stagewatch.core.errors import InvalidInputError, OverloadedError
-from stagewatch.core.model import DatasetRow, Need, Passage
+from stagewatch.core.model import DatasetRow
 from stagewatch.core.settings import Settings
 from stagewatch.core.store import Store
-from stagewatch.core.store.datasets import ensure_dataset, put_rows
 from stagewatch.core.store.probes import pass_row_bodies
 from stagewatch.scorer.plans.exchange import check_address
 from stagewatch.scorer.probes.ask import ProbeResult
@@ -53,17 +53,7 @@ def around(store: Store, settings: Settings) -> Surroundings:
 
 
 def rows(store: Store, project: str, n: int = 3) -> list[DatasetRow]:
-    found = [
-        DatasetRow(
-            row_id=f"r{i}", dataset="live", version_added=1, kind="happy_path", failure="ok",
-            question=f"How long do refunds take, case {i}?", status="confirmed",
-            needs=(Need((Passage(chunk_id="refunds#1"),)),),
-        )
-        for i in range(n)
-    ]  # fmt: skip
-    ensure_dataset(store, project, "live", at=AT)
-    put_rows(store, project, found, at=AT)
-    return found
+    return live_rows(store, project, n, at=AT)
 
 
 def probe(url: str, name: str = "p", **connector: Any) -> Probe:

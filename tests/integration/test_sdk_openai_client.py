@@ -8,10 +8,10 @@ from typing import Any
 
 import openai
 import pytest
+from tests.support.sdk_openai_checks import check_answer, told
 from tests.support.sdk_openai_server import (
     ANSWER,
     BREAKS_OFF,
-    MODEL,
     PIECES,
     REFUSES,
     openai_server,
@@ -59,19 +59,8 @@ def text_of(pieces: list[Any]) -> str:
     return "".join(found)
 
 
-def told(captured: Captured) -> dict[str, Any]:
-    turn = captured.turn()
-    assert turn.stages == ["generate"]
-    return dict(turn.spans[0].attributes or {})
-
-
 def check(captured: Captured, *, model: str = "gpt-x") -> None:
-    attributes = told(captured)
-    assert captured.turn().answer == ANSWER
-    assert attributes[semconv.REQUEST_MODEL] == model
-    assert attributes[semconv.RESPONSE_MODEL] == MODEL
-    assert (attributes[semconv.INPUT_TOKENS], attributes[semconv.OUTPUT_TOKENS]) == (7, 3)
-    assert attributes[semconv.RESPONSE_ID] in {"chatcmpl-1", "resp-1"}
+    attributes = check_answer(captured, model)
     rows = json.loads(attributes[semconv.INPUT_MESSAGES])
     assert [(row["role"], row["parts"][0]["content"]) for row in rows] == [
         ("system", "Be brief."),

@@ -9,6 +9,7 @@ from typing import Any
 
 import openai
 import pytest
+from tests.support.sdk_openai_checks import check_answer, told
 from tests.support.sdk_openai_server import (
     ANSWER,
     BREAKS_OFF,
@@ -59,19 +60,8 @@ def opened(client: Any, way: str, api: str, *, model: str = "gpt-x", stream: boo
     return getattr(client.chat.completions, way).create(messages=messages, **options)
 
 
-def told(captured: Captured) -> dict[str, Any]:
-    turn = captured.turn()
-    assert turn.stages == ["generate"]
-    return dict(turn.spans[0].attributes or {})
-
-
 def check(captured: Captured, *, model: str = "gpt-x") -> None:
-    attributes = told(captured)
-    assert captured.turn().answer == ANSWER
-    assert attributes[semconv.REQUEST_MODEL] == model
-    assert attributes[semconv.RESPONSE_MODEL] == MODEL
-    assert attributes[semconv.RESPONSE_ID] in {"chatcmpl-1", "resp-1"}
-    assert (attributes[semconv.INPUT_TOKENS], attributes[semconv.OUTPUT_TOKENS]) == (7, 3)
+    attributes = check_answer(captured, model)
     assert semconv.STREAM_CLOSED_EARLY not in attributes
     assert captured.turn().error is None
 

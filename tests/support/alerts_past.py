@@ -7,6 +7,8 @@ import time
 from typing import Any
 from urllib.request import Request, urlopen
 
+from tests.support.server import Server, until
+
 _DAY_NS = 86_400 * 10**9
 
 
@@ -44,6 +46,16 @@ def send_past(
             for number in range(n)
         ],
     )  # fmt: skip
+
+
+def have_past_alert(server: Server) -> None:
+    """Bring the server to an open alert: a past that was busy, and silence since."""
+    send_past(server.otlp_http)
+    server.turns(500)
+    # The job that notices silence runs at the start.
+    server.stop()
+    server.start()
+    until("the alert", lambda: server.get("/alerts")["items"])
 
 
 def send_turn_of_trace(otlp_http: str, trace_id: str) -> None:

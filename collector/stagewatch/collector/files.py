@@ -71,7 +71,7 @@ class SegmentFiles:
         self._next: dict[str, Future[OpenFile]] = {}
         # Sizes of the last segments of each signal.
         self._sizes: dict[str, deque[int]] = defaultdict(lambda: deque(maxlen=4))
-        # Guards `_free` and `_closed`.
+        # Guards `_serial`, `_free` and `_closed`.
         self._lock = threading.Lock()
         self._free: list[Path] = []
         self._closed = False
@@ -85,9 +85,9 @@ class SegmentFiles:
         file = self._ahead(signal) or self._made(self._name(signal, OPEN_SUFFIX), 0)
         file.born = now
         if signal not in self._next:
-            room = max(self._sizes[signal], default=LEAST_ROOM)
+            room = max([LEAST_ROOM, *self._sizes[signal]])
             self._next[signal] = self._thread.submit(
-                self._made, self._name(signal, NEXT_SUFFIX), max(room, LEAST_ROOM)
+                self._made, self._name(signal, NEXT_SUFFIX), room
             )
         return file
 

@@ -120,9 +120,9 @@ class Collector:
         self._writer = Writer(
             partial(insert_segment, store),
             self._watcher,
+            self._spool.release,
             leftovers,
             settled=intake.settled if wait_for_insert else None,
-            release=self._spool.release,
         )
         access = Access(self._context.shared.get("auth"))
         limit = settings.max_request_mb << 20

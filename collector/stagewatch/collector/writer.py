@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-from stagewatch.collector.segments import Sealed, bury, frames_of, halve, sync_folder
+from stagewatch.collector.segments import Sealed, bury, frames_of, halve
 from stagewatch.collector.signals import Signal, stored_signal
 from stagewatch.core.errors import StoreError, StoreUnavailableError
 from stagewatch.core.store import Store
@@ -82,12 +82,6 @@ def insert_segment(store: Store, sealed: Sealed) -> None:
     )
 
 
-def delete(sealed: Sealed) -> None:
-    """Remove a segment's file for good."""
-    sealed.path.unlink()
-    sync_folder(sealed.path.parent)
-
-
 class Writer:
     """A thread that empties the spool, oldest segment first.
 
@@ -98,9 +92,9 @@ class Writer:
         self,
         insert: Callable[[Sealed], None],
         watcher: Watcher,
+        release: Callable[[Sealed], None],
         leftovers: Iterable[Sealed] = (),
         settled: Callable[[Iterable[bytes], Exception | None], None] | None = None,
-        release: Callable[[Sealed], None] = delete,
     ) -> None:
         self._insert = insert
         self._release = release

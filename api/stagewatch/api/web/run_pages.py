@@ -152,10 +152,6 @@ def row_page(
     )
 
 
-_NOTHING = "nothing to check"
-"""How the gate ends the sentence of a condition that no row could put to the test."""
-
-
 @router.get("/runs/{a}/diff/{b}")
 def diff_page(request: Request, context: ContextDep, caller: Reader, a: str, b: str) -> Response:
     """Two runs: the sentence, the gate, the numbers, the rows that flipped."""
@@ -168,6 +164,5 @@ def diff_page(request: Request, context: ContextDep, caller: Reader, a: str, b: 
         after=need_run(context.store, caller.project, b),
         diff=load_diff(context, caller.project, a, b),
         gate=gate,
-        nothing=_NOTHING,
-        idle=all(item.sentence.endswith(_NOTHING) for item in gate.conditions),
+        idle=all(condition.idle for condition in gate.conditions),
     )

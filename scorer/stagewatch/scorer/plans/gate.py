@@ -59,6 +59,11 @@ class ConditionResult:
     sentence: str
     details: tuple[BlockedRow, ...] = ()
 
+    @property
+    def idle(self) -> bool:
+        """True when no row could put it to the test."""
+        return self.sentence.endswith(_NOTHING)
+
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
@@ -122,7 +127,7 @@ def decide_gate(
     conditions = [*_standing(baseline, candidate, counted)]
     wanted = [*(DEFAULT_CONDITIONS if options.defaults else ()), *options.conditions]
     conditions += [_decide(condition, counted, trusted) for condition in wanted]
-    idle = bool(counted) and all(c.sentence.endswith(_NOTHING) for c in conditions)
+    idle = bool(counted) and all(c.idle for c in conditions)
     if idle:
         conditions += _unseen(counted)
     outcomes: list[Outcome] = [condition.outcome for condition in conditions]
